@@ -1,0 +1,23 @@
+"""Errors that a user can cause. Each message names the key, file or id, what was found there, and what to do."""
+
+
+class MuvrTrainError(Exception):
+    """Base class: the command line prints its message without a traceback and exits with 1."""
+
+
+class ConfigError(MuvrTrainError):
+    """A setting is unknown, impossible, or contradicts another one."""
+
+
+class DataError(MuvrTrainError):
+    """An annotation, feature, checkpoint or video file is missing, broken or does not fit."""
+
+
+def shorten(ids: "list[str]", limit: int = 10) -> str:
+    """Join ids for a message: the first `limit`, then how many more there are.
+
+    >>> shorten(["a", "b", "c"], limit=2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(ids[:limit])
+    return shown if len(ids) <= limit else f"{shown} and {len(ids) - limit} more"

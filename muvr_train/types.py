@@ -1,0 +1,183 @@
+"""The values that pass between the rooms of the package, and the one legend of shape letters.
+
+Q queries, N database videos, B batch, T frames, R regions per frame (1 for global features), D feature size,
+L text tokens. `mask` is True where an entry is real. Masking means -inf before a max and exclusion from a mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (the name everybody knows)
+
+M = TypeVar("M", bound="Masked")
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A padded batch: `x` [B, T, ...] and `mask` bool [B, T], True where an entry is real."""
+
+    x: Tensor
+    mask: Tensor
+
+    def __post_init__(self) -> None:
+        if self.mask.dtype != torch.bool or self.mask.shape != self.x.shape[:2]:
+            raise ValueError(f"mask must be bool {tuple(self.x.shape[:2])}, got {self.mask.dtype} {tuple(self.mask.shape)}")
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def __getitem__(self: M, rows: slice | Tensor) -> M:
+        """Choose videos (texts) by a slice or by an index tensor."""
+        return replace(self, **{name: value[rows] for name, value in self._tensors().items()})
+
+    def to(self: M, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> M:
+        """Move; `dtype` applies to floating-point tensors only."""
+        return replace(
+            self,
+            **{
+                name: value.to(device=device, dtype=dtype if value.is_floating_point() else None)
+                for name, value in self._tensors().items()
+            },
+        )
+
+    def pad_to(self: M, length: int) -> M:
+        """Append masked zeros until the second dimension is `length`."""
+        extra = length - self.mask.shape[1]
+        if extra < 0:
+            raise ValueError(f"cannot pad {self.mask.shape[1]} entries to {length}")
+        pads = {name: (0, 0) * (value.ndim - 2) + (0, extra) for name, value in self._tensors().items()}
+        return replace(self, **{name: F.pad(value, pads[name]) for name, value in self._tensors().items()})
+
+    @classmethod
+    def cat(cls: type[M], items: Sequence[M]) -> M:
+        """Concatenate along the first dimension, padding all to the longest."""
+        length = max(item.mask.shape[1] for item in items)
+        padded = [item.pad_to(length)._tensors() for item in items]
+        return cls(**{name: torch.cat([tensors[name] for tensors in padded]) for name in padded[0]})
+
+    @classmethod
+    def pack(cls: type[M], items: Sequence[Tensor]) -> M:
+        """Pad tensors [T_i, ...] of different lengths into one batch."""
+        length = max(item.shape[0] for item in items)
+        x = items[0].new_zeros((len(items), length, *items[0].shape[1:]))
+        mask = torch.zeros((len(items), length), dtype=torch.bool, device=x.device)
+        for row, item in enumerate(items):
+            x[row, : item.shape[0]] = item
+            mask[row, : item.shape[0]] = True
+        return cls(x, mask)
+
+    def normalized(self: M) -> M:
+        """L2-normalise the last dimension (a zero vector stays zero, its cosine with anything is 0)."""
+        return replace(self, x=F.normalize(self.x, dim=-1))
+
+
+@dataclass(frozen=True)
+class Tokens(Masked):
+    """Videos: `x` float [B, T, R, D], `mask` bool [B, T], optional `weight` float [B, T].
+
+    `weight` multiplies the rows of similarities after normalisation (a cosine would undo a scaling of the vectors).
+    """
+
+    weight: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.x.ndim != 4:
+            raise ValueError(f"Tokens.x must be [B, T, R, D], got {tuple(self.x.shape)}")
+
+
+@dataclass(frozen=True)
+class TextTokens(Masked):
+    """Texts: `x` float [Q, L, D_text], `mask` bool [Q, L]."""
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """Queries as the user asks them: a video, a text, or both.
+
+    `present[part]` bool [Q] says which queries have the part; an absent part has no vote. `video` / `text` is None
+    where no query of the batch has the part; rows of absent parts inside a tensor hold zeros with a False mask.
+    """
+
+    ids: tuple[str, ...]
+    video: Tokens | None
+    text: TextTokens | None
+    present: dict[str, Tensor]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rows: slice) -> QueryBatch:
+        """Choose a range of queries."""
+        return QueryBatch(
+            self.ids[rows],
+            None if self.video is None else self.video[rows],
+            None if self.text is None else self.text[rows],
+            {part: flags[rows] for part, flags in self.present.items()},
+        )
+
+    def to(self, device: torch.device | str) -> QueryBatch:
+        """Move every tensor."""
+        return QueryBatch(
+            self.ids,
+            None if self.video is None else self.video.to(device),
+            None if self.text is None else self.text.to(device),
+            {part: flags.to(device) for part, flags in self.present.items()},
+        )
+
+    def restrict(self, parts: Sequence[str]) -> QueryBatch:
+        """Hide every part that is not named: mode v keeps ("video",), t ("text",), tv both."""
+        present = {part: flags if part in parts else torch.zeros_like(flags) for part, flags in self.present.items()}
+        return replace(self, present=present)
+
+
+@dataclass(frozen=True)
+class EncodedQuery:
+    """Encoded queries: `query` with L2-normalised tokens, and `index`, the network's own tokens of the query video."""
+
+    query: QueryBatch
+    index: Tokens | None
+
+
+@dataclass(frozen=True)
+class EncodedDatabase:
+    """Encoded database videos.
+
+    `raw` the L2-normalised tokens, `index` the network's own tokens, `fine` the L2-normalised tokens that the text part
+    looks at (a store may hold a second, finer region grid; otherwise the same object as `raw`).
+    """
+
+    raw: Tokens
+    index: Tokens
+    fine: Tokens
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __getitem__(self, rows: slice | Tensor) -> EncodedDatabase:
+        """Choose database videos."""
+        return EncodedDatabase(self.raw[rows], self.index[rows], self.fine[rows])
+
+
+@dataclass(frozen=True)
+class StoreDims:
+    """What a feature store dictates to a model: feature sizes and region counts (never set in a config)."""
+
+    regions: int
+    dim: int
+    text_dim: int | None = None
+    fine_regions: int | None = None
+    fine_dim: int | None = None
+
+    @property
+    def text_target_dim(self) -> int:
+        """The size of the frame features that texts are compared with."""
+        return self.fine_dim or self.dim
