@@ -1,0 +1,1 @@
+"""Cached features to training batches."""

@@ -1,0 +1,1 @@
+"""Scoring of whole databases in bounded memory."""

@@ -1,0 +1,1 @@
+"""Training with Lightning: module, checkpoints, evaluation during training. The only room that knows Lightning."""

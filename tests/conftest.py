@@ -1,0 +1,17 @@
+"""Fixtures that every room's tests use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).parents[1].parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of golden numbers and real data beside the checkout."""
+    if not SHARED.is_dir():
+        pytest.skip("needs the folder ../shared beside the checkout (golden numbers and real data)")
+    return SHARED
