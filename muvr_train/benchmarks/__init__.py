@@ -1,0 +1,1 @@
+"""What is right: queries, databases and relevance, one reader per data set, pure Python."""

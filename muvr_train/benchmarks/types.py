@@ -1,0 +1,231 @@
+"""What a benchmark is: queries, judgements and ordered databases, as plain frozen values.
+
+Ids are strings `<partition>/<video id>`; they are also the keys of the features in a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+from muvr_train.errors import ConfigError, DataError, shorten
+
+Split = Literal["all", "train", "val", "test"]
+Gallery = Literal["split", "full"]
+SPLITS = ("train", "val", "test")
+MATCH = "match"
+"""The level of a positive of which the annotation says no more than that it matches."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query as annotated.
+
+    Attributes:
+        id: `<partition>/<video id>`, also the key of its features.
+        partition: Name of the partition.
+        topic: Name of the search topic, `<partition>/<topic>`; splits never cut through it unless asked to.
+        text: The description, None where there is none.
+        tags: The query's own tags.
+        annotated_split: The annotation's own split, None where it has none.
+        split: The split in force (`splits.apply_splits` sets it), None before.
+    """
+
+    id: str
+    partition: str
+    topic: str
+    text: str | None = None
+    tags: tuple[str, ...] = ()
+    annotated_split: str | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one query (with one tag expression, or none) should find.
+
+    Attributes:
+        query: Id of the query.
+        positives: Database id -> finest correspondence level, or "match". May hold the query's own id: it cannot be
+            found but counts in the number of positives (official).
+        negatives: Ids listed under other relations, `hard_negatives` among them, disjoint from `positives`.
+        hard_negatives: Ids listed as `hard_independent`, a subset of `negatives`.
+        counted: False where the official program leaves the query out of mAP and recall (it has no list of positives);
+            its database videos are still negatives in uAP.
+        expression: Tag expression, None for MUVR-Base.
+        ignored: Ids that training must not use with this query (former positives dropped as leaks).
+    """
+
+    query: str
+    positives: Mapping[str, str]
+    negatives: frozenset[str] = frozenset()
+    hard_negatives: frozenset[str] = frozenset()
+    counted: bool = True
+    expression: str | None = None
+    ignored: frozenset[str] = frozenset()
+
+    @property
+    def listed(self) -> frozenset[str]:
+        """Every id in one of the query's lists."""
+        return self.negatives | self.positives.keys()
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Queries, their judgements (one or more per query) and the ordered ids of the database they search.
+
+    `video_topics` gives the search topics of database videos: the annotation's own, and those of the queries that list
+    the video as positive. A plain distractor has none.
+    """
+
+    name: str
+    queries: tuple[Query, ...]
+    judgements: tuple[Judgement, ...]
+    database: tuple[str, ...]
+    video_topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @cached_property
+    def query_ids(self) -> tuple[str, ...]:
+        """Ids of the queries, in order."""
+        return tuple(query.id for query in self.queries)
+
+    @cached_property
+    def topics(self) -> tuple[str, ...]:
+        """Names of the search topics, sorted."""
+        return tuple(sorted({query.topic for query in self.queries}))
+
+    def keep(self, queries: tuple[Query, ...], gallery: Gallery) -> Partition:
+        """Keep only these queries; `gallery="split"` keeps of the database what their lists hold."""
+        ids = {query.id for query in queries}
+        judgements = tuple(judgement for judgement in self.judgements if judgement.query in ids)
+        database = self.database
+        if gallery == "split":
+            listed = frozenset().union(*(judgement.listed for judgement in judgements))
+            database = tuple(video for video in database if video in listed)
+        return replace(self, queries=queries, judgements=judgements, database=database)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Named partitions, what protocol they stand for, and what was odd in their annotation.
+
+    Attributes:
+        name: `muvr_base`, ...
+        partitions: In the order of the tables.
+        protocol: Plain facts for the results file: split, gallery, split_source, ...
+        warnings: One line per kind of oddity that the official program defines a meaning for.
+    """
+
+    name: str
+    partitions: tuple[Partition, ...]
+    protocol: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Partition:
+        """The partition of that name.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        for partition in self.partitions:
+            if partition.name == name:
+                return partition
+        have = ", ".join(partition.name for partition in self.partitions)
+        raise ConfigError(f"benchmark {self.name} has no partition '{name}'; it has {have}")
+
+    @cached_property
+    def queries(self) -> tuple[Query, ...]:
+        """All queries, partition after partition."""
+        return tuple(query for partition in self.partitions for query in partition.queries)
+
+    @cached_property
+    def judgements(self) -> tuple[Judgement, ...]:
+        """All judgements, partition after partition."""
+        return tuple(judgement for partition in self.partitions for judgement in partition.judgements)
+
+    @cached_property
+    def topics(self) -> tuple[str, ...]:
+        """Names of the search topics, partition after partition, sorted within each."""
+        return tuple(topic for partition in self.partitions for topic in partition.topics)
+
+    @cached_property
+    def query_by_id(self) -> Mapping[str, Query]:
+        """Queries by id."""
+        return {query.id: query for query in self.queries}
+
+    @cached_property
+    def judgement_by_query(self) -> Mapping[str, Judgement]:
+        """The judgements without a tag expression, by query id."""
+        return {judgement.query: judgement for judgement in self.judgements if judgement.expression is None}
+
+    @cached_property
+    def video_topics(self) -> Mapping[str, frozenset[str]]:
+        """Search topics of database videos and queries, over all partitions; a plain distractor is absent."""
+        merged = {query.id: frozenset({query.topic}) for query in self.queries}
+        for partition in self.partitions:
+            for video, topics in partition.video_topics.items():
+                merged[video] = merged.get(video, frozenset()) | topics
+        return merged
+
+    @cached_property
+    def video_ids(self) -> tuple[str, ...]:
+        """Every id whose features an evaluation needs: queries and database videos, each once, in order."""
+        ids = (video for partition in self.partitions for video in (*partition.query_ids, *partition.database))
+        return tuple(dict.fromkeys(ids))
+
+    def relevance(self, query_id: str, database_id: str) -> int:
+        """What training may assume of a pair: 1 a match, 0 no match, -1 not judged.
+
+        A query's own video and its ignored ones are -1. Listed videos are 1 or 0 as listed. An unlisted video is -1
+        if it belongs to the query's search topic (nobody looked at the pair) and 0 otherwise. Evaluation is
+        stricter, as the official program is: there every unlisted database video is a non-match.
+
+        Raises:
+            KeyError: the query is not of this benchmark.
+        """
+        judgement = self.judgement_by_query[query_id]
+        if database_id == query_id or database_id in judgement.ignored:
+            return -1
+        if database_id in judgement.positives:
+            return 1
+        if database_id in judgement.negatives:
+            return 0
+        return -1 if self.query_by_id[query_id].topic in self.video_topics.get(database_id, ()) else 0
+
+    def select(self, split: Split = "all", gallery: Gallery = "split") -> Benchmark:
+        """The queries of one split.
+
+        Args:
+            split: `all`, or a split that `splits.apply_splits` gave to the queries.
+            gallery: `split` searches only what the retained queries' lists hold (as the official program does with a
+                split); `full` searches the whole database.
+
+        Returns:
+            A benchmark whose protocol records both; a partition without a query of the split is left out, with a
+            warning.
+
+        Raises:
+            ConfigError: an unknown split or gallery.
+            DataError: queries have no split yet, or no query is left.
+        """
+        if split not in ("all", *SPLITS) or gallery not in ("split", "full"):
+            raise ConfigError(
+                f"split must be all, train, val or test and gallery split or full; got {split}, {gallery}"
+            )
+        lost = [query.id for query in self.queries if query.split is None]
+        if split != "all" and lost:
+            raise DataError(f"benchmark {self.name}: queries without a split: {shorten(lost)}; call apply_splits first")
+        kept = []
+        warnings = list(self.warnings)
+        for partition in self.partitions:
+            queries = tuple(query for query in partition.queries if split in ("all", query.split))
+            if queries:
+                kept.append(partition.keep(queries, gallery))
+            else:
+                warnings.append(f"{partition.name}: no query in split {split}; the partition is left out")
+        if not kept:
+            raise DataError(f"benchmark {self.name}: no partition has a query in split {split}")
+        protocol = {**self.protocol, "split": split, "gallery": gallery}
+        return replace(self, partitions=tuple(kept), protocol=protocol, warnings=tuple(warnings))

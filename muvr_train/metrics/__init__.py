@@ -1,0 +1,1 @@
+"""Retrieval metrics from scores and relevance: pure functions first, averages second."""
