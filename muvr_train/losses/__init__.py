@@ -1,0 +1,1 @@
+"""One-to-many losses on (scores, relevance, extras); they never see the model."""

@@ -1,0 +1,78 @@
+"""The face of every loss: scores, relevance and extras in, a scalar out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from muvr_train.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class LossValue:
+    """What a loss gives.
+
+    Attributes:
+        value: scalar float32 tensor, with a graph even where all rows were skipped (then 0).
+        rows: number of rows (queries) that the value is a mean over.
+        skipped: number of rows that were left out because they have no positive (or no negative).
+    """
+
+    value: Tensor
+    rows: int
+    skipped: int
+
+
+class Loss(nn.Module, ABC):
+    """A one-to-many loss on a score matrix.
+
+    Args:
+        on: what it is computed on: "fused", or the name of a part ("video", "text").
+        unit_range: map scores by (s + 1) / 2 first, as S2VS does in training (arXiv 2304.03378).
+
+    Attributes:
+        needs: names of the extras that the loss reads.
+    """
+
+    needs: frozenset[str] = frozenset()
+
+    def __init__(self, on: str = "fused", unit_range: bool = False) -> None:
+        super().__init__()
+        self.on, self.unit_range = on, unit_range
+
+    @abstractmethod
+    def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
+        """The loss and how many rows it skipped.
+
+        Args:
+            scores: float [Q, N], on the inference scale.
+            relevance: int [Q, N]: 1 match, 0 no match, -1 not judged (ignored, e.g. a query's own column).
+            extras: tensors by name, first dimension Q; those in `needs` must be there.
+        """
+
+    def forward(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor] | None = None) -> Tensor:
+        """The scalar value of `compute`."""
+        return self.compute(scores, relevance, extras or {}).value
+
+    def _prepare(self, scores: Tensor) -> Tensor:
+        """Scores in float32, mapped to [0, 1] where `unit_range` asks for it."""
+        scores = scores.float()
+        return (scores + 1) / 2 if self.unit_range else scores
+
+
+def mean_over_rows(values: Tensor, keep: Tensor) -> LossValue:
+    """Mean of values [Q] over the rows in keep [Q]; 0 with a graph where nothing is kept.
+
+    Entries that are not kept must be finite, so that no gradient becomes NaN.
+    """
+    rows = int(keep.sum())
+    total = values.masked_fill(~keep, 0.0).sum()
+    return LossValue(total / max(rows, 1), rows, len(keep) - rows)
+
+
+def require_positive(name: str, value: float) -> None:
+    """Raise ConfigError unless a setting is above 0."""
+    if not value > 0:
+        raise ConfigError(f"{name}={value}: must be > 0")

@@ -1,0 +1,1 @@
+"""Similarity networks, fusion heads, and the retriever that composes them (no file reading, no Lightning)."""

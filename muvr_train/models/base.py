@@ -1,0 +1,124 @@
+"""The face that every network which compares videos with videos has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from muvr_train.errors import ConfigError, DataError
+from muvr_train.models.whitening import Whitening
+from muvr_train.types import Tokens
+
+EXTRAS = frozenset({"range_excess", "self"})
+"""What `similarity_with_extras` can give besides the scores."""
+
+
+class SimilarityNetwork(nn.Module, ABC):
+    """Compares videos with videos: `index` once per video, then `similarity` between any two sets.
+
+    Args:
+        dim: feature size D, dictated by the feature store.
+        regions: regions R per frame, dictated by the feature store.
+        whiten: False; True = PCA-whitening that keeps the size; or the number of leading components kept. A number
+            above `dim` is clipped to `dim`, so that one config fits any store.
+
+    Attributes:
+        range: lowest and highest possible score of `similarity`.
+        index_dim: size of the vectors after whitening.
+    """
+
+    range: tuple[float, float] = (-1.0, 1.0)
+
+    def __init__(self, dim: int, regions: int = 1, whiten: bool | int = False) -> None:
+        super().__init__()
+        if not isinstance(whiten, bool) and whiten < 1:
+            raise ConfigError(f"model.whiten={whiten}: must be false, true or a number of components >= 1")
+        self.dim, self.regions = dim, regions
+        self.whitening: Whitening | None = None
+        if whiten is not False:
+            self.whitening = Whitening(dim, None if whiten is True else int(whiten))
+        self.index_dim = dim if self.whitening is None else self.whitening.components
+
+    @property
+    def needs_fit(self) -> bool:
+        """True while `fit` has something left to learn."""
+        return self.whitening is not None and not bool(self.whitening.fitted)
+
+    def fit(self, batches: Iterable[Tokens]) -> None:
+        """Learn the whitening from tokens of the training split (masked frames excluded); does nothing without one."""
+        if self.whitening is not None:
+            self.whitening.fit(self._real_vectors(batches))
+
+    def _real_vectors(self, batches: Iterable[Tokens]) -> Iterator[Tensor]:
+        device = next(iter(self.buffers())).device
+        for batch in batches:
+            yield (
+                self._checked(batch)
+                .to(device)
+                .to(dtype=torch.float32)
+                .normalized()
+                .x[batch.mask.to(device)]
+                .flatten(0, 1)
+            )
+
+    def index(self, tokens: Tokens) -> Tokens:
+        """The network's own tokens of videos: L2-normalised, whitened, then `_index` (padded frames hold zeros).
+
+        Raises:
+            DataError: if the feature size is not the one that the network was built for, or a whitening is unfitted.
+        """
+        tokens = self._checked(tokens).to(dtype=torch.float32).normalized()
+        if self.whitening is not None:
+            tokens = replace(tokens, x=self.whitening(tokens.x))
+        return self._index(replace(tokens, x=tokens.x.masked_fill(~tokens.mask[:, :, None, None], 0.0)))
+
+    def _checked(self, tokens: Tokens) -> Tokens:
+        if tokens.x.shape[-1] != self.dim:
+            raise DataError(
+                f"the features have {tokens.x.shape[-1]} dimensions but the model was built for {self.dim}: "
+                "use the feature store that the model was trained on, or train a new model on this store"
+            )
+        return tokens
+
+    def _index(self, tokens: Tokens) -> Tokens:
+        """Steps of the network on normalised (and whitened) tokens; by default none."""
+        return tokens
+
+    @abstractmethod
+    def similarity(self, q: Tokens, n: Tokens, extra_maps: Tensor | None = None) -> Tensor:
+        """Scores float32 [Q, N] in `range`, higher is more similar; both arguments are `index()` outputs.
+
+        Args:
+            q: queries.
+            n: database videos.
+            extra_maps: further frame-to-frame maps [Q, N, K, T1, T2] for networks that read several channels.
+        """
+
+    def similarity_with_extras(
+        self, q: Tokens, n: Tokens, wanted: frozenset[str], extra_maps: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Scores as `similarity` gives them, and what losses ask for.
+
+        `range_excess` [Q, N]: how far the map lies outside [-1, 1] before clipping, summed over the map (0 for networks
+        without clipping). `self` [Q]: the score of each query with itself, on the scale of `similarity`.
+        """
+        scores = self.similarity(q, n, extra_maps)
+        extras: dict[str, Tensor] = {}
+        if "range_excess" in wanted:
+            extras["range_excess"] = torch.zeros_like(scores)
+        if "self" in wanted:
+            rows = [self.similarity(q[i : i + 1], q[i : i + 1])[0] for i in range(len(q))]
+            extras["self"] = torch.cat(rows) if rows else scores.new_zeros(0)
+        return scores, extras
+
+    @abstractmethod
+    def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:
+        """The map behind the score, for pictures: [Q, N, T1', T2'], 0 where either side is padded."""
+
+    def _no_extra_maps(self, extra_maps: Tensor | None) -> None:
+        if extra_maps is not None:
+            raise ConfigError(f"model {type(self).__name__} cannot read extra maps: choose a fusion head without them")

@@ -1,0 +1,117 @@
+"""Products of padded token sets and their reductions, shared by the similarity networks (shape letters: types.py)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from muvr_train.types import Tokens
+
+BLOCK_ELEMENTS = 8_000_000
+"""Default bound on the entries of one block of a similarity product (float32: 32 MB)."""
+
+
+def full_precision(x: Tensor) -> torch.autocast:
+    """A context in which autocast is off, for exact float32 products on the device of `x`."""
+    return torch.autocast(device_type=x.device.type, enabled=False)
+
+
+def weighted(tokens: Tokens) -> Tensor:
+    """Token vectors [B, T, R, D] in float32, times `weight` where there is one (weights must be >= 0)."""
+    x = tokens.x.float()
+    return x if tokens.weight is None else x * tokens.weight.float()[:, :, None, None]
+
+
+def fill_padding(x: Tensor, mask: Tensor) -> Tensor:
+    """Overwrite padded frames of x [B, T, ...] by copies of the video's first real frame.
+
+    A maximum over frames is then the same as with padded entries at -inf, without a pass over the product. Videos
+    without any real frame are left as they are.
+    """
+    if bool(mask.all()):
+        return x
+    first = mask.int().argmax(dim=1)
+    copies = x[torch.arange(len(x), device=x.device), first][:, None].expand_as(x)
+    return torch.where(mask.view(*mask.shape, *(1,) * (x.ndim - 2)), x, copies)
+
+
+def forbid_empty(scores: Tensor, q_mask: Tensor, n_mask: Tensor) -> Tensor:
+    """Scores [Q, N] with -inf wherever a side has no real frame at all."""
+    empty = ~q_mask.any(dim=1)[:, None] | ~n_mask.any(dim=1)[None]
+    return scores.masked_fill(empty, float("-inf"))
+
+
+def block_sizes(count_q: int, count_n: int, cost: int, limit: int) -> tuple[int, int]:
+    """How many queries and database entries to take at once so that queries * entries * cost <= limit.
+
+    At least one of each is taken. Whole rows of the database come first, because a large product is faster.
+
+    >>> block_sizes(10, 100, cost=4, limit=1000)
+    (2, 100)
+    >>> block_sizes(10, 1000, cost=4, limit=1000)
+    (1, 250)
+    """
+    pairs = max(1, limit // max(1, cost))
+    step_n = min(max(count_n, 1), pairs)
+    step_q = max(1, min(max(count_q, 1), pairs // step_n))
+    return step_q, step_n
+
+
+def max_product(q: Tensor, n: Tensor, block_elements: int = BLOCK_ELEMENTS) -> Tensor:
+    """Largest dot product between the vectors of q [Q, A, D] and those of n [N, C, D]: [Q, N].
+
+    Computed in blocks, so that no product holds more than about `block_elements` entries.
+    """
+    (count_q, len_q, dim), (count_n, len_n, _) = q.shape, n.shape
+    step_q, step_n = block_sizes(count_q, count_n, len_q * len_n, block_elements)
+    rows = []
+    for i in range(0, count_q, step_q):
+        part_q = q[i : i + step_q].reshape(-1, dim)
+        row = []
+        for j in range(0, count_n, step_n):
+            part_n = n[j : j + step_n].reshape(-1, dim)
+            product = (part_q @ part_n.T).view(-1, len(part_n) // len_n, len_n)
+            row.append(product.amax(dim=-1).view(-1, len_q, product.shape[1]).amax(dim=1))
+        rows.append(torch.cat(row, dim=1) if row else q.new_zeros((len(part_q) // len_q, 0)))
+    return torch.cat(rows) if rows else q.new_zeros((0, count_n))
+
+
+def pool_regions(products: Tensor, pooling: str, symmetric: bool = False) -> Tensor:
+    """Reduce region products [..., R1, R2] to one value per frame pair.
+
+    `chamfer`: mean over query regions of the max over target regions (ViSiL, arXiv 1908.07410, eq. 3); `symmetric`
+    averages it with the exchanged roles. `max`: max over all region pairs (already symmetric).
+    """
+    if pooling == "max":
+        return products.amax(dim=(-2, -1))
+    forward = products.amax(dim=-1).mean(dim=-1)
+    return (forward + products.amax(dim=-2).mean(dim=-1)) / 2 if symmetric else forward
+
+
+def frame_maps(q: Tensor, n: Tensor, pooling: str = "chamfer", symmetric: bool = False) -> Tensor:
+    """Frame-to-frame similarities of q [Q, T1, R1, D] with n [N, T2, R2, D]: [Q, N, T1, T2]."""
+    (count_q, t1, r1, dim), (count_n, t2, r2, _) = q.shape, n.shape
+    products = q.reshape(-1, dim) @ n.reshape(-1, dim).T
+    if r1 == r2 == 1:
+        return products.view(count_q, t1, count_n, t2).permute(0, 2, 1, 3)
+    grid = products.view(count_q, t1, r1, count_n, t2, r2).permute(0, 3, 1, 4, 2, 5)
+    return pool_regions(grid, pooling, symmetric)
+
+
+def chamfer_frames(maps: Tensor, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor:
+    """Mean over query frames of the max over target frames of maps [..., T1, T2] (ViSiL, eq. 4).
+
+    Args:
+        maps: similarities.
+        rows: bool, broadcastable to [..., T1], True where a query frame is real; others are left out of the mean.
+        columns: bool, broadcastable to [..., T2]; others are -inf before the max, and give 0 where none is real.
+    """
+    if columns is not None:
+        maps = maps.masked_fill(~columns[..., None, :], float("-inf"))
+    best = maps.amax(dim=-1)
+    if columns is not None:
+        best = torch.where(columns.any(dim=-1, keepdim=True), best, torch.zeros_like(best))
+    if rows is None:
+        return best.mean(dim=-1)
+    rows = rows.expand(best.shape)
+    return torch.where(rows, best, torch.zeros_like(best)).sum(dim=-1) / rows.sum(dim=-1).clamp(min=1)

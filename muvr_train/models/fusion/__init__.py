@@ -1,0 +1,1 @@
+"""Fusion heads: how the parts of a query (video, text) become one score."""

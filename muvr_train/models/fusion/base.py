@@ -1,0 +1,90 @@
+"""The base class of fusion heads: three hooks, each with a default, so that a new head overrides one method."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from muvr_train.models.base import SimilarityNetwork
+from muvr_train.models.text import TextPart
+from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims
+
+
+class PartScorers:
+    """What `FusionHead.compare` may call. It keeps the extras that losses asked for as the video part is scored.
+
+    Attributes:
+        network: the similarity network.
+        text_part: scores texts against frames; None where the store has no texts.
+        extras: `range_excess` [Q, N] and `self` [Q], filled by `video` as far as wanted.
+    """
+
+    def __init__(
+        self, network: SimilarityNetwork, text_part: TextPart | None, wanted: frozenset[str] = frozenset()
+    ) -> None:
+        self.network, self.text_part, self._wanted = network, text_part, wanted
+        self.extras: dict[str, Tensor] = {}
+
+    def video(self, query: EncodedQuery, database: EncodedDatabase, extra_maps: Tensor | None = None) -> Tensor | None:
+        """Scores of the query videos [Q, N]; None where no query of the batch has a video."""
+        if query.index is None or not bool(part_present(query.query, "video").any()):
+            return None
+        if not self._wanted:
+            return self.network.similarity(query.index, database.index, extra_maps)
+        scores, extras = self.network.similarity_with_extras(query.index, database.index, self._wanted, extra_maps)
+        self.extras.update(extras)
+        return scores
+
+    def text(self, query: EncodedQuery, database: EncodedDatabase) -> Tensor | None:
+        """Scores of the query texts [Q, N]; None where no query of the batch has a text."""
+        text = query.query.text
+        if self.text_part is None or text is None or not bool(part_present(query.query, "text").any()):
+            return None
+        scores: Tensor = self.text_part(text, database.fine)
+        return scores
+
+
+class FusionHead(nn.Module):
+    """Merges the parts of a query (video, text) into one score; the defaults are MUVR's mean of the present parts.
+
+    Hooks, in this order: `prepare` (early fusion), `compare` (part scores), `combine` (late fusion). A part that is
+    absent must have no vote: look at `query.present`, never at the values of absent rows.
+
+    Args:
+        dims: sizes of the feature store, for heads with layers of their own.
+    """
+
+    def __init__(self, dims: StoreDims) -> None:
+        super().__init__()
+        self.dims = dims
+
+    def prepare(self, query: QueryBatch) -> QueryBatch:
+        """Rewrite the tokens or the weights of the query before comparison.
+
+        `query.video` [Q, T, R, D] and `query.text` [Q, L, D_text] are L2-normalised; what is returned may be of any
+        scale. A part that the mode does not ask for is None here.
+        """
+        return query
+
+    def compare(self, query: EncodedQuery, database: EncodedDatabase, scorers: PartScorers) -> dict[str, Tensor]:
+        """Part scores [Q, N] by name; a part that no query has may be left out."""
+        scores = {"video": scorers.video(query, database), "text": scorers.text(query, database)}
+        return {name: value for name, value in scores.items() if value is not None}
+
+    def combine(self, parts: dict[str, Tensor], query: QueryBatch) -> Tensor:
+        """Merge part scores into [Q, N]: the mean over the parts that each query has.
+
+        `parts` may hold more parts than `query.present` allows; rows of absent parts hold 0.
+        """
+        flags = {name: part_present(query, name) for name in parts}
+        total = sum(torch.where(flags[name][:, None], value, 0.0) for name, value in parts.items())
+        count = sum(flag.int() for flag in flags.values())
+        return torch.as_tensor(total) / torch.as_tensor(count)[:, None]
+
+
+def part_present(query: QueryBatch, part: str) -> Tensor:
+    """Which queries have the part: bool [Q] (nobody, if the batch does not mention it)."""
+    if part in query.present:
+        return query.present[part]
+    known = next(iter(query.present.values()), None)
+    return torch.zeros(len(query), dtype=torch.bool, device=None if known is None else known.device)

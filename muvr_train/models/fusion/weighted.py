@@ -1,0 +1,37 @@
+"""Learned late fusion with a handful of parameters."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from muvr_train.models.fusion.base import FusionHead, part_present
+from muvr_train.types import QueryBatch, StoreDims
+
+
+class WeightedFusion(FusionHead):
+    """Weighted mean of affinely calibrated parts: sum_p w_p (a_p s_p + b_p) / sum_p w_p over the parts present.
+
+    a_p > 0, b_p and w_p > 0 are learned (a and w by their logarithms). They start at 1, 0 and 1, so that an untrained
+    head equals the plain mean. A part that a query lacks has no vote; the calibration keeps queries with one part
+    comparable to queries with two.
+
+    Args:
+        dims: sizes of the feature store.
+        parts: names of the parts that may be fused.
+    """
+
+    def __init__(self, dims: StoreDims, parts: tuple[str, ...] = ("video", "text")) -> None:
+        super().__init__(dims)
+        self.log_scale = nn.ParameterDict({name: nn.Parameter(torch.zeros(())) for name in parts})
+        self.bias = nn.ParameterDict({name: nn.Parameter(torch.zeros(())) for name in parts})
+        self.log_weight = nn.ParameterDict({name: nn.Parameter(torch.zeros(())) for name in parts})
+
+    def combine(self, parts: dict[str, Tensor], query: QueryBatch) -> Tensor:
+        """Merge part scores into [Q, N]; see the class."""
+        names = list(parts)
+        present = torch.stack([part_present(query, name) for name in names])
+        weight = torch.stack([self.log_weight[name] for name in names]).exp()[:, None] * present
+        calibrated = torch.stack([parts[name] * self.log_scale[name].exp() + self.bias[name] for name in names])
+        calibrated = torch.where(present[:, :, None], calibrated, 0.0)
+        return (weight[:, :, None] * calibrated).sum(dim=0) / weight.sum(dim=0)[:, None]
