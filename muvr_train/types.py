@@ -26,7 +26,9 @@ class Masked:
 
     def __post_init__(self) -> None:
         if self.mask.dtype != torch.bool or self.mask.shape != self.x.shape[:2]:
-            raise ValueError(f"mask must be bool {tuple(self.x.shape[:2])}, got {self.mask.dtype} {tuple(self.mask.shape)}")
+            raise ValueError(
+                f"mask must be bool {tuple(self.x.shape[:2])}, got {self.mask.dtype} {tuple(self.mask.shape)}"
+            )
 
     def __len__(self) -> int:
         return self.x.shape[0]
@@ -115,10 +117,11 @@ class QueryBatch:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, rows: slice) -> QueryBatch:
-        """Choose a range of queries."""
+    def __getitem__(self, rows: slice | Tensor) -> QueryBatch:
+        """Choose queries by a slice or by an index tensor."""
+        places = range(len(self.ids))[rows] if isinstance(rows, slice) else rows.tolist()
         return QueryBatch(
-            self.ids[rows],
+            tuple(self.ids[place] for place in places),
             None if self.video is None else self.video[rows],
             None if self.text is None else self.text[rows],
             {part: flags[rows] for part, flags in self.present.items()},

@@ -1,0 +1,100 @@
+"""What one training step gets, and how queries are loaded from a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from muvr_train.benchmarks.types import Query
+from muvr_train.errors import DataError
+from muvr_train.features.store import FeatureStore
+from muvr_train.types import Masked, QueryBatch, TextTokens, Tokens
+
+M = TypeVar("M", bound=Masked)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One training step: Q queries, N database videos, and what is right.
+
+    `relevance` float [Q, N]: 1 match, 0 no match, -1 not judged (also a query's own column). `fine` is the second
+    region grid of the database videos for the text path, None where the store has one grid only.
+    """
+
+    queries: QueryBatch
+    database: Tokens
+    fine: Tokens | None
+    database_ids: tuple[str, ...]
+    relevance: Tensor
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Move every tensor."""
+        return replace(
+            self,
+            queries=self.queries.to(device),
+            database=self.database.to(device),
+            fine=None if self.fine is None else self.fine.to(device),
+            relevance=self.relevance.to(device),
+        )
+
+
+def scatter_rows(part: M, rows: Sequence[int], total: int) -> M:
+    """Spread a batch over `total` rows; rows that are not named hold zeros under a False mask."""
+    if len(rows) == total:
+        return part
+    index = torch.tensor(rows, device=part.x.device)
+
+    def spread(value: Tensor) -> Tensor:
+        return value.new_zeros((total, *value.shape[1:])).index_copy_(0, index, value)
+
+    return replace(part, **{name: spread(value) for name, value in vars(part).items() if isinstance(value, Tensor)})
+
+
+def load_queries(
+    store: FeatureStore, queries: Sequence[Query], videos: Tokens | None = None, frames_as_text: bool = False
+) -> QueryBatch:
+    """Load the parts of queries that the store holds.
+
+    Args:
+        store: cached features.
+        queries: Q queries.
+        videos: the query videos where they are already at hand (augmented ones in training), Q rows.
+        frames_as_text: give a query without a text vector its own frames as the text, as the official evaluator does
+            (8 frames are averaged to one there).
+
+    Returns:
+        The batch; `present["video"]` and `present["text"]` say what was found.
+    """
+    ids = [query.id for query in queries]
+    with_video = [row for row, video_id in enumerate(ids) if videos is not None or store.has(video_id)]
+    if videos is None and with_video:
+        videos = scatter_rows(store.tokens([ids[row] for row in with_video]), with_video, len(ids))
+    texts: dict[int, Tensor] = {}
+    if store.dims.text_dim is not None:
+        found = [row for row, query_id in enumerate(ids) if store.has(query_id, "text")]
+        if found:
+            batch = store.texts([ids[row] for row in found])
+            texts = {row: batch.x[place][batch.mask[place]] for place, row in enumerate(found)}
+    if frames_as_text:
+        texts |= {row: _own_frames(store, ids[row]) for row in with_video if row not in texts}
+    rows = sorted(texts)
+    text = scatter_rows(TextTokens.pack([texts[row] for row in rows]), rows, len(ids)) if rows else None
+    return QueryBatch(tuple(ids), videos, text, {"video": _flags(with_video, ids), "text": _flags(rows, ids)})
+
+
+def _own_frames(store: FeatureStore, video_id: str) -> Tensor:
+    frames = store.tensors([video_id])[0]
+    if frames.shape[1] != 1:
+        raise DataError(f"{video_id} has no text vector, and its frames have {frames.shape[1]} regions: no substitute")
+    rows = frames[:, 0]
+    return rows.mean(dim=0, keepdim=True) if len(rows) == 8 else rows
+
+
+def _flags(rows: Sequence[int], ids: Sequence[str]) -> Tensor:
+    flags = torch.zeros(len(ids), dtype=torch.bool)
+    flags[list(rows)] = True
+    return flags

@@ -1,0 +1,140 @@
+"""Training batches from a store: number n in, `Batch` out, the same on every machine and in every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from muvr_train.data.augment import FeatureAugment
+from muvr_train.data.batch import Batch, load_queries
+from muvr_train.data.one_to_many import OneToManyPlan
+from muvr_train.errors import DataError
+from muvr_train.features.store import FeatureStore
+from muvr_train.types import QueryBatch, Tokens
+
+
+class HasProgress(Protocol):
+    """Something that knows how many training batches are finished."""
+
+    finished: int
+
+
+class SupervisedBatches(Dataset[Batch]):
+    """Loads what a `OneToManyPlan` names; every video comes in a random stored view and with feature-space edits."""
+
+    def __init__(self, store: FeatureStore, plan: OneToManyPlan, augment: FeatureAugment) -> None:
+        self.store, self.plan, self.augment = store, plan, augment
+        self.pool = sorted({video for partition in plan.benchmark.partitions for video in partition.database})
+
+    def __getitem__(self, n: int) -> Batch:
+        """Load batch `n`, counted from the start of training."""
+        plan = self.plan(n)
+        rng = np.random.default_rng([self.plan.seed, 2, n])
+        videos = load_views(self.store, [query.id for query in plan.queries], self.augment, self.pool, rng)
+        queries = load_queries(self.store, plan.queries, videos=videos)
+        database = load_views(self.store, plan.database, self.augment, self.pool, rng)
+        fine = self.store.tokens(plan.database, "fine") if self.store.dims.fine_dim is not None else None
+        return Batch(queries, database, fine, plan.database, torch.from_numpy(plan.relevance))
+
+
+class SelfSupervisedBatches(Dataset[Batch]):
+    """Pairs of views of unlabelled videos: a weak and a strong one of each, all against all (S2VS).
+
+    Args:
+        store: cached features; edited stored views (streams `view1` ...) are drawn for the strong side.
+        videos: ids of the training videos.
+        pairs: videos in a batch.
+        weak: edits of the first view.
+        strong: edits of the second view.
+        seed: all batches follow from it.
+    """
+
+    def __init__(
+        self,
+        store: FeatureStore,
+        videos: Sequence[str],
+        pairs: int,
+        weak: FeatureAugment,
+        strong: FeatureAugment,
+        seed: int = 0,
+    ) -> None:
+        if len(videos) < 2:
+            raise DataError(f"self-supervised training needs at least 2 training videos, got {len(videos)}")
+        self.store, self.videos, self.weak, self.strong, self.seed = store, sorted(videos), weak, strong, seed
+        self.pairs = min(pairs, len(videos))
+
+    def __getitem__(self, n: int) -> Batch:
+        """Load batch `n`: 2 x pairs videos, each a query and a database video."""
+        passed, place = divmod(n, max(1, len(self.videos) // self.pairs))
+        order = np.random.default_rng([self.seed, 0, passed]).permutation(len(self.videos))
+        ids = [self.videos[i] for i in order[place * self.pairs : (place + 1) * self.pairs]]
+        rng = np.random.default_rng([self.seed, 2, n])
+        weak = load_views(self.store, ids, self.weak, self.videos, rng, stored_views=False)
+        strong = load_views(self.store, ids, self.strong, self.videos, rng)
+        tokens, names = Tokens.cat([weak, strong]), tuple(ids + ids)
+        present = {"video": torch.ones(len(names), dtype=torch.bool), "text": torch.zeros(len(names), dtype=torch.bool)}
+        relevance = torch.eye(len(ids)).repeat(2, 2)
+        relevance.fill_diagonal_(-1.0)
+        return Batch(QueryBatch(names, tokens, None, present), tokens, None, names, relevance)
+
+
+def load_views(
+    store: FeatureStore,
+    ids: Sequence[str],
+    augment: FeatureAugment,
+    pool: Sequence[str],
+    rng: np.random.Generator,
+    stored_views: bool = True,
+) -> Tokens:
+    """Load videos as training views: a random stored view of each, then edits in feature space."""
+
+    def donor(chance: np.random.Generator) -> Tensor:
+        return store.tensors([pool[int(chance.integers(len(pool)))]])[0]
+
+    views = []
+    for video_id in ids:
+        streams = ["video", *(store.views(video_id) if stored_views else ())]
+        stream = streams[int(rng.integers(len(streams)))]
+        views.append(augment(store.tensors([video_id], stream)[0], rng, donor))
+    return Tokens.pack(views)
+
+
+class LiveSampler(Sampler[int]):
+    """Numbers of the batches that are still to come in this epoch, read from the live progress at each iteration.
+
+    Lightning restores its counters but does not skip data inside an epoch; this sampler starts where the progress
+    stands. The length stays that of a full epoch.
+    """
+
+    def __init__(self, progress: HasProgress, steps_per_epoch: int) -> None:
+        self.progress, self.steps_per_epoch = progress, steps_per_epoch
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch
+
+    def __iter__(self) -> Iterator[int]:
+        start = self.progress.finished
+        yield from range(start, (start // self.steps_per_epoch + 1) * self.steps_per_epoch)
+
+
+def _as_is(batch: Batch) -> Batch:
+    return batch
+
+
+def make_loader(
+    batches: Dataset[Batch], progress: HasProgress, steps_per_epoch: int, workers: int = 0
+) -> DataLoader[Batch]:
+    """Build the training loader; `workers` 0 loads in the main process (right for resident stores)."""
+    return DataLoader(
+        batches,
+        batch_size=None,
+        sampler=LiveSampler(progress, steps_per_epoch),
+        num_workers=workers,
+        collate_fn=_as_is,
+        persistent_workers=False,
+    )

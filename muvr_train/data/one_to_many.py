@@ -1,0 +1,98 @@
+"""Supervised one-to-many batches: search topics with their queries, positives and annotated hard negatives.
+
+A batch is a pure function of (seed, n): nothing is remembered between batches, so a run can continue anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muvr_train.benchmarks.types import Benchmark, Judgement, Query
+from muvr_train.errors import DataError
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Which queries and database videos make a batch, and `relevance` float32 [Q, N] in {1, 0, -1}."""
+
+    queries: tuple[Query, ...]
+    database: tuple[str, ...]
+    relevance: np.ndarray
+
+
+class OneToManyPlan:
+    """Plans supervised batches.
+
+    Args:
+        benchmark: the training part; every query of it must have been split off for training.
+        topics: search topics in a batch.
+        queries_per_topic: at most so many queries of a topic.
+        positives: matches drawn for each query.
+        hard_negatives: annotated non-matches drawn for each query, the hard ones first.
+        query_videos: also put the query videos into the database, as non-matches of other topics.
+        seed: all batches follow from it.
+    """
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        topics: int = 8,
+        queries_per_topic: int = 3,
+        positives: int = 2,
+        hard_negatives: int = 1,
+        query_videos: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.benchmark = benchmark
+        self.queries_per_topic, self.positives, self.hard_negatives = queries_per_topic, positives, hard_negatives
+        self.query_videos, self.seed = query_videos, seed
+        self.judgements: dict[str, Judgement] = {}
+        members: dict[str, list[Query]] = {}
+        for partition in benchmark.partitions:
+            self.judgements |= {judgement.query: judgement for judgement in partition.judgements}
+            for query in partition.queries:
+                if query.id in self.judgements and self.judgements[query.id].positives:
+                    members.setdefault(query.topic, []).append(query)
+        if not members:
+            raise DataError("the training split has no query with a positive video: nothing to train on")
+        self.members = members
+        self.names = sorted(members)
+        self.topics = min(topics, len(self.names))
+
+    @property
+    def batches_per_pass(self) -> int:
+        """Batches until every topic was drawn once (the rest of a pass that fills no batch is left out)."""
+        return max(1, len(self.names) // self.topics)
+
+    def __call__(self, n: int) -> BatchPlan:
+        """Plan batch `n`, counted from the start of training."""
+        passed, place = divmod(n, self.batches_per_pass)
+        order = np.random.default_rng([self.seed, 0, passed]).permutation(len(self.names))
+        rng = np.random.default_rng([self.seed, 1, n])
+        queries: list[Query] = []
+        chosen: dict[str, None] = {}
+        for topic in order[place * self.topics : (place + 1) * self.topics]:
+            members = self.members[self.names[topic]]
+            for query in _draw(members, self.queries_per_topic, rng):
+                queries.append(query)
+                chosen |= dict.fromkeys(self._videos_of(query, rng))
+        if self.query_videos:
+            chosen |= dict.fromkeys(query.id for query in queries)
+        database = tuple(chosen)
+        rows = [[self.benchmark.relevance(query.id, video) for video in database] for query in queries]
+        return BatchPlan(tuple(queries), database, np.asarray(rows, dtype=np.float32))
+
+    def _videos_of(self, query: Query, rng: np.random.Generator) -> list[str]:
+        judgement = self.judgements[query.id]
+        positives = sorted(video for video in judgement.positives if video != query.id)
+        hard = _draw(sorted(judgement.hard_negatives), self.hard_negatives, rng)
+        easy = sorted(judgement.negatives - judgement.hard_negatives - {query.id})
+        return _draw(positives, self.positives, rng) + hard + _draw(easy, self.hard_negatives - len(hard), rng)
+
+
+def _draw(items: Sequence, count: int, rng: np.random.Generator) -> list:  # type: ignore[type-arg]
+    """Draw at most `count` different items."""
+    return [items[i] for i in rng.permutation(len(items))[: max(count, 0)]]

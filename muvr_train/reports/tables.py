@@ -1,0 +1,82 @@
+"""Tables for people: one look at how a model does on every partition, beside the rows it has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from muvr_train.results import Results
+
+Row = Mapping[str, object]
+
+
+def partition_table(named: Mapping[str, Results], references: Sequence[Row] = ()) -> Table:
+    """Show mAP / uAP in percent, a line per model and mode, a column per partition and their mean.
+
+    Args:
+        named: results by the name of the model, on the same queries and gallery.
+        references: published rows: `name`, `mode`, `partitions` {partition: mAP}, `mAP`, `uAP` of the mean (percent).
+    """
+    partitions = list(dict.fromkeys(str(row["partition"]) for results in named.values() for row in results.rows))
+    table = Table(title="mAP / uAP (%)", title_justify="left")
+    table.add_column("model", overflow="fold")
+    table.add_column("query")
+    for partition in partitions:
+        table.add_column(partition, justify="right", style="bold" if partition == "mean" else None)
+    for name, results in named.items():
+        for mode in results.modes:
+            cells = [_pair(results.metrics(mode, partition)) for partition in partitions]
+            table.add_row(name, mode, *cells)
+    for row in references:
+        per_partition: Mapping[str, float] = row.get("partitions", {})  # type: ignore[assignment]
+        cells = [_number(per_partition.get(partition)) for partition in partitions if partition != "mean"]
+        mean = f"{_number(row.get('mAP'))} / {_number(row.get('uAP'))}"
+        table.add_row(f"{row['name']} (published)", str(row["mode"]), *cells, mean, style="dim")
+    return table
+
+
+def recall_table(named: Mapping[str, Results], ks: Sequence[int]) -> Table:
+    """Show the mean over partitions of recall@k in percent; a k larger than every gallery shows as "-"."""
+    table = Table(title="recall@k, mean over partitions (%)", title_justify="left")
+    table.add_column("model", overflow="fold")
+    table.add_column("query")
+    for k in ks:
+        table.add_column(f"R@{k}", justify="right")
+    for name, results in named.items():
+        for mode in results.modes:
+            rows = [row for row in results.rows if row["mode"] == mode and row["partition"] != "mean"]
+            gallery = max(row["counts"]["database"] for row in rows)  # type: ignore[index]
+            mean = results.metrics(mode)
+            table.add_row(name, mode, *(_number(100 * mean[f"recall@{k}"]) if k <= gallery else "-" for k in ks))
+    return table
+
+
+def count_lines(results: Results) -> list[str]:
+    """Say what was left out or removed: one line per count that is not zero, over all partitions of the first mode."""
+    total = next((row for row in results.rows if row["partition"] == "mean"), None)
+    if total is None:
+        return []
+    counts: Mapping[str, int] = total["counts"]  # type: ignore[assignment]
+    shown = ", ".join(f"{name} {value}" for name, value in counts.items() if value)
+    return [f"counts over all partitions ({total['mode']}): {shown}"]
+
+
+def print_tables(
+    named: Mapping[str, Results], ks: Sequence[int], references: Sequence[Row] = (), console: Console | None = None
+) -> None:
+    """Print the final tables to stdout."""
+    console = console or Console(width=None if Console().is_terminal else 140)
+    console.print(partition_table(named, references))
+    console.print(recall_table(named, ks))
+    for line in count_lines(next(iter(named.values()))):
+        console.print(line)
+
+
+def _pair(metrics: Mapping[str, float]) -> str:
+    return f"{100 * metrics['mAP']:.1f} / {100 * metrics['uAP']:.1f}"
+
+
+def _number(value: object) -> str:
+    return f"{value:.1f}" if isinstance(value, int | float) else ""

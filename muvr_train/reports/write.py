@@ -1,0 +1,58 @@
+"""Result files: results.json for programs, per_query.csv for people with questions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from muvr_train.results import Results
+
+DEFINITIONS = {
+    "mAP": "mean over counted queries of the average precision; divisor = positives in the gallery, found or not",
+    "uAP": "average precision of one ranking of all (query, video) pairs of a partition",
+    "recall@k": "hits in the first k / positives",
+    "hit@k": "1 if any of the first k is a positive",
+    "mean": "plain mean over partitions",
+}
+
+
+def write_results(
+    folder: Path, results: Results, meta: Mapping[str, Any], baselines: Mapping[str, Results] | None = None
+) -> Path:
+    """Write results.json and per_query.csv into `folder`, each at once (temp file + rename).
+
+    Args:
+        folder: made if needed.
+        results: the model's rows.
+        meta: plain facts about the run; the metric definitions are added.
+        baselines: untrained rows on the same queries and gallery, by name.
+
+    Returns:
+        The path of results.json.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "meta": {**meta, "definitions": DEFINITIONS},
+        "rows": results.rows,
+        "baselines": [{"name": name, "rows": other.rows} for name, other in (baselines or {}).items()],
+    }
+    path = folder / "results.json"
+    _replace(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    lines = results.per_query
+    temporary = folder / ".per_query.csv.tmp"
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(lines[0]) if lines else ["query"])
+        writer.writeheader()
+        writer.writerows(lines)
+    os.replace(temporary, folder / "per_query.csv")
+    return path
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

@@ -1,0 +1,34 @@
+"""What an evaluation gives: plain rows that other programs can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Results:
+    """Rows as in results.json (fractions, one per benchmark, mode and partition) and one line per query and mode."""
+
+    benchmark: str
+    rows: list[dict[str, object]] = field(default_factory=list)
+    per_query: list[dict[str, object]] = field(default_factory=list)
+
+    def metrics(self, mode: str, partition: str = "mean") -> dict[str, float]:
+        """Give the metrics of one row."""
+        for row in self.rows:
+            if row["mode"] == mode and row["partition"] == partition:
+                return row["metrics"]  # type: ignore[return-value]
+        raise KeyError(f"no row {mode}/{partition}")
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The modes that were evaluated, in order."""
+        return tuple(dict.fromkeys(str(row["mode"]) for row in self.rows))
+
+    def flat(self, prefix: str) -> dict[str, float]:
+        """Name every metric `<prefix>/<benchmark>/<mode>/<partition>/<metric>`."""
+        return {
+            f"{prefix}/{row['benchmark']}/{row['mode']}/{row['partition']}/{name}": value
+            for row in self.rows
+            for name, value in row["metrics"].items()  # type: ignore[attr-defined]
+        }

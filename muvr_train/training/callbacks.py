@@ -1,0 +1,169 @@
+"""What happens between batches: values logged, evaluation, checkpoints, a progress bar."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from muvr_train.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+def log_everywhere(trainer: pl.Trainer, values: dict[str, float], step: int) -> None:
+    """Write values to every logger under the count of finished batches."""
+    for logger in trainer.loggers:
+        logger.log_metrics(values, step=step)
+
+
+class TrainLog(pl.Callback):
+    """Logs the step's loss parts and learning rate every `every` batches."""
+
+    def __init__(self, progress: Any, every: int = 10) -> None:
+        self.progress, self.every = progress, every
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Log."""
+        step = self.progress.finished
+        if step % self.every == 0:
+            rate = trainer.optimizers[0].param_groups[0]["lr"]
+            log_everywhere(trainer, {**pl_module.last_logged, "train/lr": rate}, step)  # type: ignore[dict-item]
+
+
+class EvaluateAndSave(pl.Callback):
+    """Evaluates at step 0 and every `every_n_epochs`, keeps the best checkpoint, writes `last` after each evaluation.
+
+    Args:
+        progress: the count of finished batches.
+        evaluate: gives the flat metrics of the model as it is.
+        baselines: gives the flat metrics of the untrained rows, logged once at step 0.
+        folder: of the run; `best.ckpt` and `last.ckpt` are written there, each at once (temp file + rename).
+        monitor: key of the metric that decides, higher is better.
+        steps_per_epoch: batches in an epoch.
+        every_n_epochs: epochs between evaluations; the end of training is always evaluated.
+        total_steps: batches in the run.
+        checkpoint_every_n_steps: batches between `last` checkpoints (rounded up to whole accumulations).
+        patience: stop after so many evaluations without a better value; None trains to the end.
+    """
+
+    def __init__(
+        self,
+        progress: Any,
+        evaluate: Callable[[], dict[str, float]],
+        baselines: Callable[[], dict[str, float]],
+        folder: Path,
+        monitor: str,
+        steps_per_epoch: int,
+        every_n_epochs: int,
+        total_steps: int,
+        checkpoint_every_n_steps: int,
+        patience: int | None = None,
+    ) -> None:
+        self.progress, self.evaluate, self.baselines, self.folder, self.monitor = (
+            progress,
+            evaluate,
+            baselines,
+            folder,
+            monitor,
+        )
+        self.period, self.total_steps, self.save_period = (
+            steps_per_epoch * every_n_epochs,
+            total_steps,
+            checkpoint_every_n_steps,
+        )
+        self.patience = patience
+        self.best: float | None = None
+        self.best_step, self.since_best = -1, 0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate before the first step (a resumed run has done so)."""
+        if self.progress.finished == 0:
+            log_everywhere(trainer, self.baselines(), 0)
+            self._evaluate(trainer)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Evaluate and save where it is time; never between the batches of one accumulated step."""
+        step = self.progress.finished
+        whole = step % trainer.accumulate_grad_batches == 0
+        if step % self.period == 0 or step == self.total_steps:
+            self._evaluate(trainer)
+        elif not (whole and step % self.save_period < trainer.accumulate_grad_batches):
+            return
+        if whole or step == self.total_steps:
+            self._save(trainer, "last.ckpt")
+
+    def _evaluate(self, trainer: pl.Trainer) -> None:
+        values, step = self.evaluate(), self.progress.finished
+        if self.monitor not in values:
+            names = ", ".join(sorted(values))
+            raise ConfigError(f"monitor={self.monitor} is not a metric of this evaluation. There are: {names}")
+        log_everywhere(trainer, values, step)
+        value = values[self.monitor]
+        better = self.best is None or value > self.best
+        log.info("step %d: %s = %.4f%s", step, self.monitor, value, " (best so far)" if better else "")
+        if better:
+            self.best, self.best_step, self.since_best = value, step, 0
+            self._save(trainer, "best.ckpt")
+        else:
+            self.since_best += 1
+            if self.patience is not None and self.since_best >= self.patience:
+                log.info("no better value in %d evaluations: stopping", self.since_best)
+                trainer.should_stop = True
+
+    def _save(self, trainer: pl.Trainer, name: str) -> None:
+        temporary = self.folder / f".{name}.tmp"
+        trainer.save_checkpoint(temporary)
+        os.replace(temporary, self.folder / name)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the best evaluation was."""
+        return {"best": self.best, "best_step": self.best_step, "since_best": self.since_best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take it back."""
+        self.best, self.best_step = state_dict["best"], state_dict["best_step"]
+        self.since_best = state_dict["since_best"]
+
+
+class ProgressBar(pl.Callback):
+    """A bar on stderr with the step, the loss, the rate and the time left."""
+
+    def __init__(self, progress: Any, total_steps: int) -> None:
+        self.progress, self.total_steps = progress, total_steps
+        self.bar: Progress | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Show the bar."""
+        columns = (
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[loss]}"),
+        )
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.task = self.bar.add_task("training", total=self.total_steps, completed=self.progress.finished, loss="")
+        self.bar.start()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Advance."""
+        if self.bar is not None:
+            loss = f"loss {pl_module.last_logged['train/loss']:.3f}"  # type: ignore[index]
+            self.bar.update(self.task, completed=self.progress.finished, loss=loss)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Remove the bar."""
+        if self.bar is not None:
+            self.bar.stop()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Remove the bar before the message is printed."""
+        self.on_train_end(trainer, pl_module)

@@ -1,0 +1,77 @@
+"""Trackers: a CSV that is always written, and Weights & Biases that never prompts."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.loggers import Logger, WandbLogger
+
+
+class CsvLogger(Logger):
+    """Appends one line per value to `metrics.csv`: step (finished batches), name, value.
+
+    A resumed run cuts the file back to its checkpoint's step and goes on, so that the rows are those of an
+    uninterrupted run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.path = folder / "metrics.csv"
+
+    @property
+    def name(self) -> str:
+        """The kind of the logger."""
+        return "csv"
+
+    @property
+    def version(self) -> str:
+        """Runs are told apart by their folders."""
+        return ""
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing to do: the run folder holds config.yaml."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Append the values, in the order of their names."""
+        fresh = not self.path.exists()
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            if fresh:
+                writer.writerow(["step", "name", "value"])
+            writer.writerows([step, name, repr(float(value))] for name, value in sorted(metrics.items()))
+
+    def cut_back(self, step: int) -> None:
+        """Drop the lines after `step`, and a line that a kill left unfinished."""
+        if not self.path.exists():
+            return
+        lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = lines[:1] + [line for line in lines[1:] if line.endswith("\n") and int(line.split(",")[0]) <= step]
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text("".join(kept), encoding="utf-8")
+        os.replace(temporary, self.path)
+
+
+def make_wandb(folder: Path, name: str, project: str, config: dict[str, Any]) -> WandbLogger:
+    """Open a W&B run: offline when there is no API key, never with a prompt; a resumed run continues the same id."""
+    import wandb
+
+    key = os.environ.get("WANDB_API_KEY") or wandb.api.api_key
+    mode = os.environ.get("WANDB_MODE") or ("online" if key else "offline")
+    os.environ.setdefault("WANDB_SILENT", "true")
+    id_file = folder / "wandb_id.txt"
+    if not id_file.exists():
+        id_file.write_text(wandb.util.generate_id(), encoding="utf-8")
+    logger = WandbLogger(
+        project=project,
+        name=name,
+        id=id_file.read_text(encoding="utf-8").strip(),
+        save_dir=str(folder),
+        offline=mode != "online",
+        resume="allow",
+        settings=wandb.Settings(console="off", mode=mode),
+    )
+    logger.experiment.config.update(config, allow_val_change=True)
+    return logger

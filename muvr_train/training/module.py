@@ -1,0 +1,109 @@
+"""The LightningModule: one step of scores and losses, the optimiser and its schedule."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from muvr_train.data.batch import Batch
+from muvr_train.errors import DataError, shorten
+from muvr_train.losses.composite import CompositeLoss
+from muvr_train.models.retriever import Retriever
+
+
+class RetrievalModule(pl.LightningModule):
+    """Trains a retriever on `Batch`es.
+
+    Args:
+        retriever: the model.
+        loss: on its scores; its own parameters are optimised and saved too.
+        total_steps: optimiser steps of the whole run, the length of the cosine.
+        lr: the highest learning rate, reached after the warm-up.
+        weight_decay: for weight matrices; biases, norms and scalars get none.
+        betas: of AdamW.
+        warmup_steps: optimiser steps of linear warm-up (at most a tenth of the run).
+        min_lr_ratio: where the cosine ends, relative to `lr`.
+        recipe: plain data stored in the checkpoint, from which the model can be built again.
+    """
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        loss: CompositeLoss,
+        total_steps: int,
+        lr: float = 5e-5,
+        weight_decay: float = 0.01,
+        betas: tuple[float, float] = (0.9, 0.999),
+        warmup_steps: int = 1000,
+        min_lr_ratio: float = 0.1,
+        recipe: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.retriever, self.loss = retriever, loss
+        self.total_steps, self.lr, self.weight_decay, self.betas = total_steps, lr, weight_decay, tuple(betas)
+        self.warmup_steps, self.min_lr_ratio = min(warmup_steps, total_steps // 10), min_lr_ratio
+        self.recipe = recipe or {}
+        self.last_logged: dict[str, float] = {}
+
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+        """Move a batch (Lightning does not know our type)."""
+        del dataloader_idx
+        return batch.to(device)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Score all queries against all database videos of the batch and give the loss."""
+        del batch_idx
+        queries = self.retriever.encode_query(batch.queries)
+        database = self.retriever.encode_database(batch.database, batch.fine)
+        scores, extras = self.retriever.training_scores(queries, database, self.loss.needs)
+        result = self.loss(scores, batch.relevance, extras)
+        if not torch.isfinite(result.total):
+            raise DataError(
+                f"the loss is {result.total.item()} (parts {self._plain(result.parts)}): stopped before the update, "
+                f"the last checkpoint is good. Queries of the batch: {shorten(list(batch.queries.ids))}; database "
+                f"videos: {shorten(list(batch.database_ids))}. Look at their features, or lower optimizer.lr"
+            )
+        judged = batch.relevance == 0
+        self.last_logged = {
+            "train/loss": float(result.total.detach()),
+            **{f"train/loss/{name}": value for name, value in self._plain(result.parts).items()},
+            **{f"train/skipped/{name}": float(count) for name, count in result.skipped.items()},
+            "train/negatives_per_query": float(judged.sum(dim=1).float().mean()),
+        }
+        return result.total
+
+    @staticmethod
+    def _plain(parts: dict[str, Tensor]) -> dict[str, float]:
+        return {name: float(value.detach()) for name, value in parts.items()}
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """AdamW with a linear warm-up and a cosine, both counted in optimiser steps."""
+        decayed, plain = [], []
+        norms = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
+        for module in self.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.requires_grad:
+                    bare = isinstance(module, norms) or name.endswith("bias") or parameter.ndim < 2
+                    (plain if bare else decayed).append(parameter)
+        groups = [
+            {"params": group, "weight_decay": decay}
+            for group, decay in ((decayed, self.weight_decay), (plain, 0.0))
+            if group
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._lr_factor)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _lr_factor(self, step: int) -> float:
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        done = min(1.0, (step - self.warmup_steps) / max(1, self.total_steps - self.warmup_steps))
+        return self.min_lr_ratio + (1 - self.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * done))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Store the recipe, so that the checkpoint alone rebuilds the model."""
+        checkpoint["muvr_train"] = self.recipe
