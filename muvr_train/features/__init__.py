@@ -1,0 +1,1 @@
+"""Pixels to cached features: decoding, encoders, extraction, the feature store and its importers."""

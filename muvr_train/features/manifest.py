@@ -1,0 +1,68 @@
+"""The manifest of a feature store: how its features were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from muvr_train.errors import DataError
+
+_BOOKKEEPING = ("created_by", "streams")  # keys that may differ between two runs of the same job
+
+
+def make_manifest(
+    encoder: str,
+    *,
+    pretrained: str | None = None,
+    weights_hash: str | None = None,
+    preprocessing: Any = None,
+    sampling: Any = None,
+    text_encoder: str | None = None,
+    text_aligned: bool = False,
+    **more: Any,
+) -> dict[str, Any]:
+    """The manifest that every store has: how its features were made.
+
+    Args:
+        encoder: name of the frame encoder ("unknown" where features were imported).
+        pretrained: tag of its weights.
+        weights_hash: hash of its weights.
+        preprocessing: plain data that says what is done to a picture before the encoder.
+        sampling: plain data that says which frames are taken.
+        text_encoder: name of the encoder of texts and tags, None where there are none.
+        text_aligned: whether the texts live in the space of the frame features, so that their cosine means something.
+        **more: further plain data.
+    """
+    return {
+        "encoder": encoder,
+        "pretrained": pretrained,
+        "weights_hash": weights_hash,
+        "preprocessing": preprocessing,
+        "sampling": sampling,
+        "text_encoder": text_encoder,
+        "text_aligned": text_aligned,
+        **more,
+    }
+
+
+def version() -> str:
+    """The installed version of this package."""
+    try:
+        return metadata.version("muvr-train")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The manifest keys in which two stores differ, apart from bookkeeping."""
+    keys = [key for key in {**one, **other} if key not in _BOOKKEEPING]
+    return [key for key in keys if one.get(key) != other.get(key)]
+
+
+def check_same_features(one: Mapping[str, Any], other: Mapping[str, Any], what: str) -> None:
+    """Raise a DataError that shows both manifests where features were not made in the same way."""
+    keys = differing_keys(one, other)
+    if keys:
+        lines = "\n".join(f"  {key}: {one.get(key)!r} there, {other.get(key)!r} here" for key in keys)
+        raise DataError(f"{what}:\n{lines}")
