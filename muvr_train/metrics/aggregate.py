@@ -1,0 +1,126 @@
+"""Averages as MUVR's tables have them: per partition over its queries, then over partitions with equal weight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muvr_train.errors import DataError
+from muvr_train.metrics.functional import (
+    checked_positives,
+    metrics_of_groups,
+    precision_sum,
+)
+from muvr_train.metrics.ranks import Floats, Ties, check_scores, rank_positives
+
+
+@dataclass(frozen=True)
+class PartitionMetrics:
+    """The numbers of one partition, or of the mean over partitions.
+
+    Attributes:
+        metrics: Fractions in [0, 1]: `mAP`, `uAP`, `recall@k`, `precision@k`, `hit@k`, `MRR`, `R-precision`, `nDCG`.
+        counts: `queries` (with scores), `counted_queries` (in mAP and recall), `database` (columns), `positives`
+            (the divisor of uAP), `ties` (pairs of a positive and a non-positive of one query with equal scores: where
+            it is 0, the tie policy changes nothing but uAP), `pooled_ties` (the same over the pooled ranking of uAP).
+        per_query: Name of the metric (`AP` for mAP) -> [Q], all queries; empty for a mean.
+        exceeding: The ks that are larger than the gallery: their metrics are computed, but tell nothing.
+    """
+
+    metrics: dict[str, float]
+    counts: dict[str, int]
+    per_query: dict[str, Floats]
+    exceeding: tuple[int, ...] = ()
+
+
+def relevance_matrix(
+    query_ids: Sequence[str], positives: Sequence[Mapping[str, str]], database_ids: Sequence[str]
+) -> NDArray[np.int8]:
+    """Relevance as the official evaluator has it: 1 for positives, -1 for the query's own video, 0 for all others.
+
+    Args:
+        query_ids: [Q] the rows.
+        positives: [Q] positives of each row by database id; those that are not among the columns are passed over (the
+            caller counts them in `n_positive`).
+        database_ids: [N] the columns.
+
+    Returns:
+        int8 [Q, N].
+    """
+    column = {video: index for index, video in enumerate(database_ids)}
+    relevance = np.zeros((len(query_ids), len(database_ids)), dtype=np.int8)
+    for row, (query, matches) in enumerate(zip(query_ids, positives, strict=True)):
+        relevance[row, [column[video] for video in matches if video in column]] = 1
+        if query in column:
+            relevance[row, column[query]] = -1
+    return relevance
+
+
+def evaluate_partition(
+    scores: NDArray[Any],
+    relevance: NDArray[Any],
+    n_positive: NDArray[Any],
+    counted: NDArray[np.bool_] | None = None,
+    ks: Sequence[int] = (1, 5, 10, 200, 500, 1000, 2000),
+    ties: Ties = "average",
+) -> PartitionMetrics:
+    """All metrics of one partition.
+
+    mAP and the other means are over the counted queries (a query with an empty list of positives counts with 0); uAP
+    pools the pairs of all queries and is divided by the sum of `n_positive`. This is the official procedure.
+
+    Args:
+        scores: [Q, N] float32 or float64 of the queries and database videos that have features.
+        relevance: [Q, N] in {1, 0, -1}.
+        n_positive: [Q] number of annotated positives of each query, found or not.
+        counted: bool [Q], None for all: False for a query that is left out of every mean but uAP.
+        ks: Cut-offs.
+        ties: Tie policy.
+
+    Raises:
+        ValueError: arguments that do not fit together.
+        DataError: a score is not finite, or no query is counted.
+    """
+    scores, relevance, n_positive = np.asarray(scores), np.asarray(relevance), np.asarray(n_positive)
+    check_scores(scores, relevance)
+    mask = np.ones(len(scores), dtype=bool) if counted is None else np.asarray(counted, dtype=bool)
+    if n_positive.shape != (len(scores),) or mask.shape != (len(scores),):
+        raise ValueError(f"n_positive {n_positive.shape} and counted {mask.shape} must be [{len(scores)}]")
+    if not mask.any():
+        raise DataError(f"none of the {len(scores)} queries can be counted: none has a list of positives and features")
+    groups = [rank_positives(row, judged) for row, judged in zip(scores, relevance, strict=True)]
+    divisors = [checked_positives(row, int(number)) for row, number in zip(groups, n_positive, strict=True)]
+    per_query = metrics_of_groups(groups, divisors, ks, ties)
+    metrics = {"mAP" if name == "AP" else name: float(values[mask].mean()) for name, values in per_query.items()}
+    pooled = rank_positives(scores.ravel(), relevance.ravel())
+    metrics["uAP"] = precision_sum(pooled.resolve(ties)) / max(sum(divisors), 1)
+    counts = {
+        "queries": len(scores),
+        "counted_queries": int(mask.sum()),
+        "database": scores.shape[1],
+        "positives": sum(divisors),
+        "ties": sum(row.tied_pairs for row in groups),
+        "pooled_ties": pooled.tied_pairs,
+    }
+    gallery = max(row.items for row in groups)
+    return PartitionMetrics(metrics, counts, per_query, tuple(k for k in ks if k > gallery))
+
+
+def mean_over_partitions(partitions: Sequence[PartitionMetrics]) -> PartitionMetrics:
+    """The plain mean of every metric over partitions, however many queries they have; counts are sums.
+
+    Raises:
+        ValueError: no partition, or partitions with different metrics.
+    """
+    names = [set(partition.metrics) for partition in partitions]
+    if not partitions or any(other != names[0] for other in names):
+        raise ValueError(f"need partitions with the same metrics, got {[sorted(part) for part in names]}")
+    first = partitions[0]
+    metrics = {name: float(np.mean([part.metrics[name] for part in partitions])) for name in first.metrics}
+    counts = {name: sum(part.counts[name] for part in partitions) for name in first.counts}
+    exceeding = tuple(sorted({k for part in partitions for k in part.exceeding}))
+    return PartitionMetrics(metrics, counts, {}, exceeding)
