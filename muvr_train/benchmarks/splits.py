@@ -86,7 +86,7 @@ def assign_splits(topic_names: Iterable[str], fractions: Sequence[float] = DEFAU
         ConfigError: impossible fractions.
 
     >>> assign_splits(["news/1", "news/2", "news/3"])
-    {'news/2': 'train', 'news/3': 'val', 'news/1': 'test'}
+    {'news/1': 'train', 'news/3': 'val', 'news/2': 'test'}
     """
     if len(fractions) != 3 or min(fractions) < 0 or not math.isclose(sum(fractions), 1.0, abs_tol=1e-6):
         raise ConfigError(

@@ -1,0 +1,217 @@
+"""Videos on both sides of a split: the same one, another cut of one upload, or equal features under two ids."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from muvr_train.benchmarks.types import Benchmark, Judgement, Partition
+from muvr_train.errors import DataError, shorten
+
+CUT = re.compile(r"_\d{2,}\.\d\d\.\d\d-\d{2,}\.\d\d\.\d\d")
+SAME_VIDEO, SAME_UPLOAD, EQUAL_FEATURES = "same video", "cuts of one upload", "equal features"
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A training query or positive that is also on the held-out side.
+
+    Attributes:
+        kind: `same video`, `cuts of one upload` or `equal features`.
+        query: The training query.
+        video: The query itself or one of its positives.
+        held_video: The held-out query or positive that it meets.
+        held_query: The held-out query it belongs to, of split `held_split`.
+        held_split: `val` or `test`.
+    """
+
+    kind: str
+    query: str
+    video: str
+    held_video: str
+    held_query: str
+    held_split: str
+
+
+@dataclass(frozen=True)
+class LeakReport:
+    """What training shares with validation and test.
+
+    Attributes:
+        leaks: One per training query and video concerned.
+        dropped_queries: Training queries that `drop_leaks` takes out: they leak themselves or have no positive left.
+        dropped_positives: (query, video) pairs that it takes out of the other training queries.
+        shared_distractors: Videos listed as non-matching on both sides, matching on neither: no label leaks by them.
+        matching_distractors: Non-matching videos of training queries that are held-out queries or positives.
+        compared_features: Whether digests of the features were compared.
+    """
+
+    leaks: tuple[Leak, ...]
+    dropped_queries: tuple[str, ...]
+    dropped_positives: tuple[tuple[str, str], ...]
+    shared_distractors: int
+    matching_distractors: int
+    compared_features: bool
+
+    def __bool__(self) -> bool:
+        """True where something leaks."""
+        return bool(self.leaks)
+
+    def lines(self) -> list[str]:
+        """The report in a few lines: per kind, then what is dropped, then the distractors."""
+        lines = []
+        for kind, number in Counter(leak.kind for leak in self.leaks).items():
+            pairs = [f"{leak.video} ({leak.held_split} {leak.held_video})" for leak in self.leaks if leak.kind == kind]
+            lines.append(f"leakage, {kind} ({number}): {shorten(list(dict.fromkeys(pairs)), 5)}")
+        if self.leaks:
+            positives = [f"{video} of {query}" for query, video in self.dropped_positives]
+            for what, items in (("queries", list(self.dropped_queries)), ("positives", positives)):
+                if items:
+                    lines.append(f"training {what} concerned ({len(items)}): {shorten(items, 5)}")
+        else:
+            lines.append("no leakage between training and held-out queries and positives")
+        if not self.compared_features:
+            lines.append("features were not compared")
+        lines.append(
+            f"distractors shared between training and held-out queries: {self.shared_distractors}; "
+            f"training distractors that match a held-out query: {self.matching_distractors}"
+        )
+        return lines
+
+
+@dataclass(frozen=True)
+class _Held:
+    video: str
+    query: str
+    split: str
+
+
+def upload_of(video: str) -> str:
+    """The id of the upload a video was cut from, without its partition.
+
+    >>> upload_of("news/BV1_00.02.00-00.03.27"), upload_of("news/BV1")
+    ('BV1', 'BV1')
+    """
+    return CUT.split(video.split("/", 1)[-1], maxsplit=1)[0]
+
+
+def find_leaks(benchmark: Benchmark, digests: Mapping[str, str] | None = None) -> LeakReport:
+    """Compare the training queries and their positives with those of validation and test.
+
+    Ids are compared without their partition (one upload may stand in two); the same id in two partitions is passed over
+    where the digests show different videos.
+
+    Args:
+        benchmark: All splits (`splits.apply_splits`).
+        digests: Video id -> digest of its features, where there are features; None compares ids only.
+
+    Raises:
+        DataError: queries have no split.
+    """
+    lost = [query.id for query in benchmark.queries if query.split is None]
+    if lost:
+        raise DataError(
+            f"benchmark {benchmark.name}: queries without a split: {shorten(lost)}; call apply_splits first"
+        )
+    digests = digests or {}
+    uploads: dict[str, dict[str, _Held]] = {}
+    features: dict[str, _Held] = {}
+    for held in _held(benchmark):
+        uploads.setdefault(upload_of(held.video), {}).setdefault(held.video, held)
+        if held.video in digests:
+            features.setdefault(digests[held.video], held)
+    leaks = []
+    for judgement in _training(benchmark):
+        for video in dict.fromkeys((judgement.query, *judgement.positives)):
+            found = _match(video, uploads.get(upload_of(video), {}), features, digests)
+            if found is not None:
+                kind, held = found
+                leaks.append(Leak(kind, judgement.query, video, held.video, held.query, held.split))
+    queries, positives = _concerned(benchmark, leaks)
+    shared, matching = _distractors(benchmark)
+    return LeakReport(tuple(leaks), queries, positives, shared, matching, bool(digests))
+
+
+def _training(benchmark: Benchmark) -> Iterator[Judgement]:
+    return (row for row in benchmark.judgements if benchmark.query_by_id[row.query].split == "train")
+
+
+def _held(benchmark: Benchmark) -> Iterator[_Held]:
+    for judgement in benchmark.judgements:
+        split = str(benchmark.query_by_id[judgement.query].split)
+        if split != "train":
+            for video in (judgement.query, *judgement.positives):
+                yield _Held(video, judgement.query, split)
+
+
+def _match(
+    video: str, same_upload: Mapping[str, _Held], features: Mapping[str, _Held], digests: Mapping[str, str]
+) -> tuple[str, _Held] | None:
+    """The strongest reason why a training video is on the held-out side as well."""
+    if video in same_upload:
+        return SAME_VIDEO, same_upload[video]
+    digest = digests.get(video)
+    name = video.split("/", 1)[-1]
+    cuts = []
+    for held in same_upload.values():
+        if held.video.split("/", 1)[-1] != name:
+            cuts.append(held)
+        elif digest is None or digests.get(held.video, digest) == digest:
+            return SAME_VIDEO, held
+    if digest is not None and digest in features:
+        return EQUAL_FEATURES, features[digest]
+    return (SAME_UPLOAD, cuts[0]) if cuts else None
+
+
+def _concerned(benchmark: Benchmark, leaks: list[Leak]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    leaked: dict[str, list[str]] = {}
+    for leak in leaks:
+        leaked.setdefault(leak.query, []).append(leak.video)
+    queries: list[str] = []
+    positives: list[tuple[str, str]] = []
+    for query, videos in leaked.items():
+        left = benchmark.judgement_by_query[query].positives.keys() - videos - {query}
+        if query in videos or not left:
+            queries.append(query)
+        else:
+            positives.extend((query, video) for video in videos)
+    return tuple(queries), tuple(positives)
+
+
+def _distractors(benchmark: Benchmark) -> tuple[int, int]:
+    training = {video for judgement in _training(benchmark) for video in judgement.negatives}
+    train_matches = {video for row in _training(benchmark) for video in (row.query, *row.positives)}
+    held_matches = {held.video for held in _held(benchmark)}
+    held = {
+        video
+        for row in benchmark.judgements
+        if benchmark.query_by_id[row.query].split != "train"
+        for video in row.negatives
+    }
+    return len((training & held) - train_matches - held_matches), len(training & held_matches)
+
+
+def drop_leaks(benchmark: Benchmark, report: LeakReport) -> Benchmark:
+    """The benchmark to train on: without the training queries and positives of the report.
+
+    A dropped positive becomes `ignored` for its query (neither match nor non-match). Databases and held-out queries
+    stay as they are. Evaluate on the benchmark as it was before.
+    """
+    dropped: dict[str, frozenset[str]] = {}
+    for query, video in report.dropped_positives:
+        dropped[query] = dropped.get(query, frozenset()) | {video}
+    gone = set(report.dropped_queries)
+    return replace(benchmark, partitions=tuple(_without(part, gone, dropped) for part in benchmark.partitions))
+
+
+def _without(partition: Partition, gone: set[str], dropped: Mapping[str, frozenset[str]]) -> Partition:
+    judgements = []
+    for judgement in partition.judgements:
+        if judgement.query not in gone:
+            videos = dropped.get(judgement.query, frozenset())
+            positives = {video: level for video, level in judgement.positives.items() if video not in videos}
+            judgements.append(replace(judgement, positives=positives, ignored=judgement.ignored | videos))
+    queries = tuple(query for query in partition.queries if query.id not in gone)
+    return replace(partition, queries=queries, judgements=tuple(judgements))
