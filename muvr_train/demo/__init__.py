@@ -1,0 +1,1 @@
+"""The built-in corpus: a look-alike of MUVR that the project plans, renders and annotates itself."""

@@ -1,0 +1,117 @@
+"""The built-in corpus on disk: rendered once into the cache, resumed after a kill, found again by its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from muvr_train.demo.annotations import write_annotations
+from muvr_train.demo.draw import draw_video
+from muvr_train.demo.encode import CODEC_OPTIONS, write_video
+from muvr_train.demo.plan import make_plan
+from muvr_train.demo.scenario import Plan, Video
+from muvr_train.demo.spec import FPS, FRAME_SIZE, VERSION
+
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class DemoCorpus:
+    """Where the corpus lies: `annotations/<partition>/*.json` and `videos/<partition>/<video id>.mp4` below `root`."""
+
+    root: Path
+    annotations: Path
+    videos: Path
+
+
+def build_demo(size: str = "default", cache: Path | None = None, seed: int = 0, workers: int = WORKERS) -> DemoCorpus:
+    """Give the built-in corpus, rendering what is not in the cache yet.
+
+    Args:
+        size: tiny, default or large (see spec.SIZES).
+        cache: The folder of caches, None for `cache_root()`.
+        seed: Another seed makes another corpus, beside the first one.
+        workers: Rendering processes; 0 renders in this process.
+
+    Raises:
+        ConfigError: There is no size of this name.
+    """
+    from muvr_train.cache import cache_root
+
+    plan = make_plan(size, seed)
+    root = (cache or cache_root()) / "demo" / corpus_name(plan)
+    corpus = DemoCorpus(root, root / "annotations", root / "videos")
+    if not all(
+        (corpus.annotations / name / "query_rel_lists.json").exists() for name in {v.partition for v in plan.videos}
+    ):
+        write_annotations(plan, corpus.annotations)
+    missing = [video for video in plan.videos if not video_path(corpus.videos, video).exists()]
+    if missing:
+        _render(missing, corpus.videos, workers)
+    return corpus
+
+
+def corpus_name(plan: Plan) -> str:
+    """`<size>-v<version>-<hash of the plan and of how it is drawn>`."""
+    facts = [VERSION, FRAME_SIZE, FPS, CODEC_OPTIONS, asdict(plan)]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return f"{plan.size}-v{VERSION}-{digest[:10]}"
+
+
+def video_path(folder: Path, video: Video) -> Path:
+    """Where a video's file lies."""
+    return folder / video.partition / f"{video.id}.mp4"
+
+
+def render_video(video: Video, folder: Path) -> None:
+    """Draw and encode one video, atomically."""
+    write_video(video_path(folder, video), draw_video(video))
+
+
+def _render(videos: list[Video], folder: Path, workers: int) -> None:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    for partition in {video.partition for video in videos}:
+        (folder / partition).mkdir(parents=True, exist_ok=True)
+    columns = (
+        TextColumn("rendering the built-in corpus"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("render", total=len(videos))
+        for _ in _rendered(videos, folder, workers):
+            progress.advance(task)
+
+
+def _rendered(videos: list[Video], folder: Path, workers: int) -> Iterator[None]:
+    if workers == 0:
+        yield from (render_video(video, folder) for video in videos)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent) as pool:
+        yield from pool.map(render_video, videos, [folder] * len(videos), chunksize=4)
+
+
+def _follow_parent() -> None:
+    """End this worker when the process that started it is gone, even if that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
