@@ -1,0 +1,1 @@
+"""Trains and evaluates video retrieval models on cached frame features."""

@@ -1,0 +1,214 @@
+"""The command line before Hydra: settings as typed, checked and completed in a fraction of a second.
+
+`prepare` turns the user's arguments into arguments for `@hydra.main`; it imports no torch. `reporting` turns our own
+errors into one clear message: exit code 2 for settings, 1 for data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hydra._internal.utils import get_args_parser
+from omegaconf import DictConfig
+
+from muvr_train.config_checks import check_values
+from muvr_train.errors import ConfigError, MuvrTrainError
+from muvr_train.preflight import runs
+from muvr_train.preflight.compose import Composer, missing_keys, variants
+from muvr_train.preflight.quoting import quote_override, quote_value, split_override
+
+
+def config_dir() -> Path:
+    """Give the folder of the configs: configs/ of a checkout, or the copy inside an installed wheel."""
+    package = Path(__file__).resolve().parent
+    return next(path for path in (package / "configs", package.parent / "configs") if (path / "train.yaml").is_file())
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """Print our own errors as one message and exit; MUVR_TRAIN_DEBUG=1 shows the traceback as well."""
+    try:
+        yield
+    except Exception as error:
+        ours = _find_ours(error)
+        if ours is None or os.environ.get("MUVR_TRAIN_DEBUG", "0") not in ("", "0"):
+            raise
+        sys.stderr.write(f"error: {ours}\n")
+        sys.exit(2 if isinstance(ours, ConfigError) else 1)
+
+
+def _find_ours(error: BaseException | None) -> MuvrTrainError | None:
+    """Look for our own error behind those of Hydra's instantiation and of loader workers."""
+    while error is not None and not isinstance(error, MuvrTrainError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def start(config_name: str) -> None:
+    """Prepare sys.argv for `@hydra.main`; on a mistake print it and exit."""
+    with reporting():
+        sys.argv[1:] = prepare(sys.argv[1:], config_name)
+
+
+def prepare(argv: list[str], config_name: str) -> list[str]:
+    """Check and complete the arguments of `train` or `evaluate`.
+
+    Args:
+        argv: as typed, without the program's name.
+        config_name: the main config.
+
+    Returns:
+        Arguments for Hydra: path-like values quoted, `run` (or `out`) named, and with `resume_from` the run's own
+        settings before the new ones.
+
+    Raises:
+        ConfigError: a setting is unknown or impossible.
+    """
+    args = get_args_parser().parse_intermixed_args(argv)
+    flags = list(argv)
+    for text in args.overrides:
+        flags.remove(text)
+    if args.experimental_rerun is not None:
+        return argv
+    typed = [quote_override(text, args.multirun) for text in args.overrides]
+    if args.help or args.hydra_help or args.shell_completion or args.info is not None:
+        add_import_paths(args.config_dir and Path(args.config_dir))
+        return [*typed, *flags]
+    resumed = _resumed(typed, args.multirun)
+    extra = Path(args.config_dir) if args.config_dir else None
+    if resumed is not None:
+        typed = resumed.merge(typed)
+        if extra is None and resumed.config_dir is not None:
+            extra = resumed.config_dir
+            flags += ["--config-dir", str(extra)]
+    add_import_paths(extra)
+    composer = Composer(_config_path(args), args.config_name or config_name, extra)
+    if config_name == "evaluate":
+        typed = _inherit(composer, typed)
+    configs = check(composer, typed)
+    if args.config_path is None:
+        complete = _complete_run if config_name == "train" else _complete_out
+        typed = complete(typed, configs, args.multirun, resumed is not None, args.cfg is not None)
+    return [*typed, *flags]
+
+
+def add_import_paths(extra: Path | None) -> None:
+    """Make a user's own modules importable: those in the working directory and beside --config-dir."""
+    for folder in [Path.cwd(), *([extra.resolve().parent] if extra else [])]:
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))
+
+
+def _config_path(args: argparse.Namespace) -> Path:
+    return config_dir().parent / args.config_path if args.config_path else config_dir()
+
+
+def _typed_value(typed: list[str], key: str, composer: Composer) -> str | None:
+    for override in composer.parse([text for text in typed if split_override(text)[1] == key]):
+        value = override.value()
+        return value if isinstance(value, str) else None
+    return None
+
+
+def _resumed(typed: list[str], multirun: bool) -> runs.Resumed | None:
+    given = [text for text in typed if split_override(text)[1] == "resume_from"]
+    if not given:
+        return None
+    value = _typed_value(given, "resume_from", Composer(config_dir(), "train"))
+    if value is None:
+        return None
+    if multirun:
+        raise ConfigError("resume_from continues one run, -m starts several: leave out one of the two")
+    return runs.find_resumed(value)
+
+
+def check(composer: Composer, texts: list[str]) -> list[DictConfig]:
+    """Check names and values of all settings; sweeps value by value.
+
+    Returns:
+        The composed configs: the first holds the first value of every sweep.
+
+    Raises:
+        ConfigError: see there.
+    """
+    overrides = composer.parse(texts)
+    composer.check_names(overrides)
+    configs = []
+    for variant in variants(overrides):
+        cfg = composer.compose(variant)
+        if absent := missing_keys(cfg):
+            raise ConfigError(f"{absent[0]} must be given: add {absent[0]}=...")
+        check_values(cfg)
+        configs.append(cfg)
+    return configs
+
+
+def _complete_run(typed: list[str], configs: list[DictConfig], multirun: bool, resume: bool, show: bool) -> list[str]:
+    """Name the run, and refuse a folder that holds another one."""
+    cfg = configs[0]
+    name, swept = cfg.run, len({c.run for c in configs}) > 1
+    if name is None:
+        if "WORLD_SIZE" in os.environ and int(os.environ["WORLD_SIZE"]) > 1:
+            raise ConfigError("several processes need one name: give run=NAME")
+        choices = cfg.hydra.runtime.choices
+        name = f"{choices.get('experiment') or choices.get('model') or 'train'}-{runs.time_stamp()}".replace("/", "-")
+        name = runs.unused(Path("checkpoints"), name)
+    number = "_${hydra:job.num}" if multirun and not swept else ""
+    if cfg.run is None or number:
+        typed = [text for text in typed if split_override(text)[1] != "run"]
+        typed.append(f"run={quote_value(str(name))[:-1]}{number}'")
+    if not resume and not show and not multirun:
+        runs.refuse_second_run(Path("checkpoints") / str(name))
+    return typed
+
+
+def _complete_out(typed: list[str], configs: list[DictConfig], multirun: bool, resume: bool, show: bool) -> list[str]:
+    """Check what is evaluated, and name the results folder."""
+    del resume, show
+    for cfg in configs:
+        _check_subject(typed, cfg)
+    cfg = configs[0]
+    swept, name = len({c.out for c in configs}) > 1, cfg.out
+    if name is None:
+        model = cfg.hydra.runtime.choices.get("model") or Path(cfg.ckpt_path).resolve().parent.name
+        name = f"outputs/{runs.unused(Path('outputs'), f'{model}-{runs.time_stamp()}'.replace('/', '-'))}"
+    number = "_${hydra:job.num}" if multirun and not swept else ""
+    if cfg.out is None or number:
+        typed = [text for text in typed if split_override(text)[1] != "out"]
+        typed.append(f"out={quote_value(str(name))[:-1]}{number}'")
+    return typed
+
+
+def _check_subject(typed: list[str], cfg: DictConfig) -> None:
+    """Check that there is one thing to evaluate: a checkpoint or an untrained model."""
+    keys = {split_override(text)[1] for text in typed}
+    if cfg.ckpt_path is None:
+        if cfg.get("model") is None:
+            raise ConfigError(
+                "nothing to evaluate: give ckpt_path=checkpoints/NAME/best.ckpt, or model=frame_max (untrained)"
+            )
+        return
+    both = sorted(key for key in keys if key.split(".")[0] in ("model", "fusion"))
+    if both:
+        raise ConfigError(f"a checkpoint brings its own model and fusion head: leave out {both[0]}= or ckpt_path=")
+    if not Path(cfg.ckpt_path).is_file():
+        raise ConfigError(f"ckpt_path={cfg.ckpt_path}: there is no such file")
+
+
+def _inherit(composer: Composer, typed: list[str]) -> list[str]:
+    """Evaluate a checkpoint on the data of its own run unless `typed` names other data."""
+    value = _typed_value(typed, "ckpt_path", composer)
+    if value is None or not Path(value).is_file():
+        return typed
+    choices = runs.inherited_choices(Path(value), typed)
+    keys = {split_override(text)[1] for text in typed}
+    values = runs.inherited_values(Path(value), composer.compose(choices), choices)
+    values = [text for text in values if split_override(text)[1] not in keys]
+    if choices:
+        sys.stderr.write(f"settings of the checkpoint's run are kept: {' '.join([*choices, *values])}\n")
+    return [*choices, *values, *typed]

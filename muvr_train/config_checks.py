@@ -1,0 +1,268 @@
+"""Values that can be checked before anything is loaded: each refusal names the key, what was got and what is allowed.
+
+Models, losses and heads check their own arguments when they are built; this covers what the runner itself reads.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from muvr_train.errors import ConfigError
+from muvr_train.preflight.names import hint, nearest_names
+
+PARTITIONS = ("news", "others", "instance", "region", "dance", "mean")
+MODES = {"muvr_base": ("v", "t", "tv"), "copies": ("v",)}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value may be: a test and its description."""
+
+    allows: Callable[[Any], bool]
+    text: str
+    names: tuple[str, ...] = ()
+
+
+def one_of(*names: str) -> Rule:
+    """One of a few names."""
+    return Rule(lambda value: value in names, " | ".join(names), names)
+
+
+def number(least: float, most: float = math.inf, open_least: bool = False) -> Rule:
+    """A finite number in a range."""
+    sign = ">" if open_least else ">="
+    text = f"a number {sign} {least:g}" + (f" and <= {most:g}" if math.isfinite(most) else "")
+
+    def allows(value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            return False
+        return (value > least if open_least else value >= least) and value <= most
+
+    return Rule(allows, text)
+
+
+def whole(least: int) -> Rule:
+    """A whole number."""
+    return Rule(
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least,
+        f"a whole number >= {least}",
+    )
+
+
+def optional(rule: Rule) -> Rule:
+    """The same, or null."""
+    return Rule(lambda value: value is None or rule.allows(value), f"{rule.text}, or null", rule.names)
+
+
+def several(rule: Rule, length: int | None = None) -> Rule:
+    """A list without repetitions, every entry by the rule."""
+
+    def allows(value: Any) -> bool:
+        if not isinstance(value, ListConfig) or len(value) != (length or len(value)) or not len(value):
+            return False
+        return all(rule.allows(item) for item in value) and (length is not None or len(set(value)) == len(value))
+
+    return Rule(allows, f"a list of {length or 'one or more different'} entries, each {rule.text}", rule.names)
+
+
+TEXT = Rule(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")
+FLAG = Rule(lambda value: isinstance(value, bool), "true | false")
+SHARE = number(0, 1)
+
+RULES: dict[str, Rule] = {
+    "run": optional(TEXT),
+    "out": optional(TEXT),
+    "seed": Rule(lambda v: whole(0).allows(v) and v < 2**32, "a whole number from 0 to 2^32 - 1"),
+    "resume_from": optional(TEXT),
+    "ckpt_path": optional(TEXT),
+    "on_missing": one_of("error", "official"),
+    "residency": one_of("mmap", "ram", "gpu"),
+    "expected_encoder": optional(TEXT),
+    "data.kind": one_of("demo", "muvr", "folder"),
+    "data.annotations": optional(TEXT),
+    "data.features": optional(TEXT),
+    "data.videos": optional(TEXT),
+    "data.size": one_of("tiny", "default", "large"),
+    "data.regime": one_of("supervised", "self_supervised"),
+    "data.workers": whole(0),
+    "data.fractions": several(SHARE, length=3),
+    "data.batch.topics": whole(2),
+    "data.batch.queries_per_topic": whole(1),
+    "data.batch.positives": whole(1),
+    "data.batch.hard_negatives": whole(0),
+    "data.augment.max_frames": optional(whole(1)),
+    "benchmark.name": one_of(*MODES),
+    "benchmark.modes": optional(several(one_of("v", "t", "tv"))),
+    "benchmark.split": optional(one_of("all", "train", "val", "test")),
+    "benchmark.split_source": one_of("topic", "annotation"),
+    "benchmark.gallery": one_of("split", "full"),
+    "benchmark.ties": one_of("average", "optimistic", "pessimistic"),
+    "benchmark.ks": several(whole(1)),
+    "optimizer.lr": number(0, open_least=True),
+    "optimizer.weight_decay": number(0),
+    "optimizer.betas": several(Rule(lambda v: number(0).allows(v) and v < 1, "a number >= 0 and < 1"), length=2),
+    "optimizer.warmup_steps": whole(0),
+    "optimizer.min_lr_ratio": SHARE,
+    "trainer.accelerator": one_of("auto", "cpu", "gpu"),
+    "trainer.devices": Rule(lambda v: v == "auto" or whole(1).allows(v), "a whole number >= 1 | auto"),
+    "trainer.precision": Rule(
+        lambda v: v in (32, "32", "bf16-mixed", "16-mixed"),
+        "32 | bf16-mixed | 16-mixed",
+        ("32", "bf16-mixed", "16-mixed"),
+    ),
+    "trainer.max_epochs": whole(0),
+    "trainer.steps_per_epoch": whole(1),
+    "trainer.accumulate": whole(1),
+    "trainer.gradient_clip": optional(number(0, open_least=True)),
+    "trainer.every_n_epochs": whole(1),
+    "trainer.checkpoint_every_n_steps": whole(1),
+    "trainer.early_stop_patience": optional(whole(1)),
+    "logger.kind": one_of("csv", "wandb"),
+    "logger.project": TEXT,
+    "callbacks.log_every_n_steps": whole(1),
+    "callbacks.progress_bar": FLAG,
+}
+
+
+def check_values(cfg: DictConfig) -> None:
+    """Check a composed config.
+
+    Raises:
+        ConfigError: a value is impossible, or two contradict each other.
+    """
+    for key, rule in RULES.items():
+        value = OmegaConf.select(cfg, key, default=_ABSENT, throw_on_missing=False)
+        if value is not _ABSENT and not OmegaConf.is_missing(*_parent(cfg, key)) and not rule.allows(value):
+            near = hint(nearest_names(str(value), rule.names)) if value is not None else ""
+            raise ConfigError(f"{key}={_plain(value)} is not possible: {key} is {rule.text}{near}")
+    for name, value in (cfg.data.get("augment") or {}).items() if "data" in cfg else ():
+        if name != "max_frames" and not SHARE.allows(value):
+            raise ConfigError(f"data.augment.{name}={value} is not possible: it is a probability from 0 to 1")
+    _check_run_name(cfg)
+    _check_data(cfg)
+    _check_modes(cfg)
+    _check_monitor(cfg)
+    _check_targets(cfg)
+
+
+_ABSENT = object()
+
+
+def _parent(cfg: DictConfig, key: str) -> tuple[DictConfig, str]:
+    start, _, last = key.rpartition(".")
+    return (OmegaConf.select(cfg, start) if start else cfg), last
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+
+
+def _check_run_name(cfg: DictConfig) -> None:
+    run = cfg.get("run")
+    if run is not None and (run.startswith("/") or ".." in run.split("/") or run.split("/")[0] == "latest"):
+        raise ConfigError(f"run={run} is not possible: it names a new folder in checkpoints/, and not 'latest'")
+
+
+def _check_data(cfg: DictConfig) -> None:
+    data, benchmark = cfg.get("data"), cfg.get("benchmark")
+    if data is None or benchmark is None:
+        return
+    if abs(sum(data.fractions) - 1) > 1e-6:
+        raise ConfigError(f"data.fractions={_plain(data.fractions)} (train, val, test) must sum to 1")
+    if data.kind == "folder" and data.regime != "self_supervised":
+        raise ConfigError("data=folder has no annotation: data.regime must be self_supervised")
+    if data.kind == "folder" and benchmark.name != "copies":
+        raise ConfigError(
+            f"data=folder has no annotation for benchmark={benchmark.name}: use benchmark=copies "
+            "(experiment=s2vs_self_supervised does)"
+        )
+    if data.kind == "folder" and data.videos is None:
+        raise ConfigError("data=folder needs data.videos=DIR, the folder with your video files")
+    if data.kind == "muvr" and data.features is None and data.videos is None:
+        raise ConfigError("data=muvr needs data.features=STORE (or a folder of .npy files), or data.videos=DIR")
+    if benchmark.name == "copies" and data.kind != "folder":
+        raise ConfigError(
+            f"benchmark=copies is made from a folder of videos: use data=folder, or benchmark=muvr_base for {data.kind}"
+        )
+
+
+def _check_modes(cfg: DictConfig) -> None:
+    benchmark = cfg.get("benchmark")
+    if benchmark is None or benchmark.modes is None:
+        return
+    wrong = [mode for mode in benchmark.modes if mode not in MODES[benchmark.name]]
+    if wrong:
+        allowed = ", ".join(MODES[benchmark.name])
+        raise ConfigError(
+            f"benchmark.modes={_plain(benchmark.modes)}: benchmark={benchmark.name} has no mode {wrong[0]}; "
+            f"it has {allowed}"
+        )
+
+
+def _check_monitor(cfg: DictConfig) -> None:
+    key, benchmark = OmegaConf.select(cfg, "trainer.monitor"), cfg.get("benchmark")
+    if key is None or benchmark is None:
+        return
+    parts = str(key).split("/")
+    choices = [
+        ["val"],
+        [benchmark.name],
+        list(benchmark.modes or MODES[benchmark.name]),
+        partitions(benchmark.name),
+        list(metric_names(benchmark.ks)),
+    ]
+    labels = ("prefix", "benchmark", "mode", "partition", "metric")
+    form = "val/<benchmark>/<mode>/<partition>/<metric>"
+    if len(parts) != len(choices):
+        raise ConfigError(f"trainer.monitor={key} is no logged metric: the form is {form}, e.g. {_example(cfg)}")
+    for part, allowed, label in zip(parts, choices, labels, strict=True):
+        if allowed and part not in allowed:
+            raise ConfigError(
+                f"trainer.monitor={key} is no logged metric: the {label} {part!r} is none of "
+                f"{', '.join(allowed)}{hint(nearest_names(part, allowed))} The form is {form}"
+            )
+
+
+def partitions(benchmark: str) -> list[str]:
+    """List a benchmark's partitions as far as they are known before its data is read (else empty)."""
+    return list(PARTITIONS) if benchmark == "muvr_base" else []
+
+
+def metric_names(ks: Any) -> Iterator[str]:
+    """List the metrics that the evaluation logs."""
+    yield from ("mAP", "uAP")
+    for k in ks:
+        yield f"recall@{k}"
+
+
+def _example(cfg: DictConfig) -> str:
+    return f"val/{cfg.benchmark.name}/{(cfg.benchmark.modes or MODES[cfg.benchmark.name])[-1]}/mean/mAP"
+
+
+def _check_targets(cfg: DictConfig) -> None:
+    """Check that the modules of all `_target_` can be found, without importing them."""
+    for key, target in _targets(cfg, ""):
+        top = target.partition(".")[0]
+        if not top.isidentifier() or importlib.util.find_spec(top) is None:
+            raise ConfigError(
+                f"{key}._target_={target}: there is no module {top!r}. Looked in the working directory, in the parent "
+                "of --config-dir and among the installed packages"
+            )
+
+
+def _targets(node: Any, key: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(node, DictConfig):
+        return
+    for name in map(str, node):
+        if OmegaConf.is_missing(node, name) or name == "hydra":
+            continue
+        if name == "_target_":
+            yield key, str(OmegaConf.select(node, "_target_"))
+        else:
+            yield from _targets(node[name], f"{key}.{name}" if key else name)

@@ -1,0 +1,173 @@
+"""Run folders: their names, continuing one, and what a checkpoint's folder says about its data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from muvr_train.errors import ConfigError
+from muvr_train.preflight.quoting import quote_value, split_override
+
+INHERITED = ("data", "encoder", "benchmark")
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A run that is continued.
+
+    Attributes:
+        name: of its folder, relative to checkpoints/.
+        path: its folder or one of its checkpoints, as the user named it.
+        overrides: the settings it was started with, in Hydra's grammar.
+        config_dir: the --config-dir it was started with.
+    """
+
+    name: str
+    path: Path
+    overrides: list[str]
+    config_dir: Path | None
+
+    def merge(self, new: list[str]) -> list[str]:
+        """Put the run's own settings before the new ones; a new one replaces an old one of the same key.
+
+        Raises:
+            ConfigError: the new ones ask for another folder.
+        """
+        fresh = {split_override(text)[1] for text in new}
+        if any(split_override(text)[1] == "run" for text in new):
+            raise ConfigError(f"resume_from continues in checkpoints/{self.name}: leave out run=")
+        kept = [text for text in self.overrides if split_override(text)[1] not in fresh | {"run", "resume_from"}]
+        merged = kept + [text for text in new if split_override(text)[1] != "resume_from"]
+        return [*merged, f"resume_from={quote_value(str(self.path))}", f"run={quote_value(self.name)}"]
+
+
+def find_resumed(value: str) -> Resumed:
+    """Find the run that `resume_from` names, by its folder or one of its checkpoints.
+
+    A folder without last.ckpt is accepted: a run that was killed before its first checkpoint starts again.
+
+    Raises:
+        ConfigError: the folder, the checkpoint or the run's saved settings are missing.
+    """
+    path = Path(value)
+    if not path.exists():
+        there = sorted(p.parent.name for p in Path("checkpoints").glob("*/last.ckpt"))
+        runs = f"runs that can be continued: {', '.join(there)}" if there else "checkpoints/ has no run to continue"
+        raise ConfigError(f"resume_from={value}: there is no such run folder or checkpoint; {runs}")
+    folder = path if path.is_dir() else path.parent
+    saved = folder / ".hydra" / "overrides.yaml"
+    if not saved.is_file():
+        raise ConfigError(f"resume_from={value}: {saved}, the settings the run was started with, is missing")
+    try:
+        name = folder.resolve().relative_to(Path("checkpoints").resolve())
+    except ValueError:
+        raise ConfigError(
+            f"resume_from={value}: not in {Path('checkpoints').resolve()}. Run this where the run was started"
+        ) from None
+    overrides = [str(text) for text in OmegaConf.load(saved)]
+    return Resumed(name.as_posix(), path, overrides, _config_dir(folder))
+
+
+def _config_dir(folder: Path) -> Path | None:
+    saved = folder / ".hydra" / "hydra.yaml"
+    sources: Any = OmegaConf.select(OmegaConf.load(saved), "hydra.runtime.config_sources") if saved.is_file() else None
+    for source in sources or []:
+        if source.provider == "command-line":
+            return Path(source.path.removeprefix("file://"))
+    return None
+
+
+def time_stamp() -> str:
+    """Give the local time for names of folders."""
+    return datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+
+
+def unused(parent: Path, name: str) -> str:
+    """Give `name`, with a number where the folder is already there."""
+    candidate, number = name, 1
+    while (parent / candidate).exists():
+        number += 1
+        candidate = f"{name}-{number}"
+    return candidate
+
+
+def rank() -> int:
+    """Give this process's rank among those started together (0 without a launcher)."""
+    return next((int(os.environ[name]) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK") if name in os.environ), 0)
+
+
+def refuse_second_run(folder: Path) -> None:
+    """Refuse to write into the folder of another run.
+
+    Raises:
+        ConfigError: the folder holds a run.
+    """
+    if rank() == 0 and (folder / "config.yaml").exists():
+        resume = (
+            f"resume_from={folder}" if (folder / "last.ckpt").exists() else "(it has no checkpoint to continue from)"
+        )
+        raise ConfigError(
+            f"run={folder.name}: {folder} holds a run already: choose another run=, or continue it with {resume}"
+        )
+
+
+def inherited_choices(checkpoint: Path, typed: list[str]) -> list[str]:
+    """Give the group choices (data, encoder, benchmark) of the run that wrote a checkpoint.
+
+    Empty where the folder has no record, or where `typed` chooses `data` itself.
+    """
+    keys = {split_override(text)[1] for text in typed}
+    record = checkpoint.parent / ".hydra" / "hydra.yaml"
+    if "data" in keys or not record.is_file():
+        return []
+    choices: Any = OmegaConf.select(OmegaConf.load(record), "hydra.runtime.choices") or {}
+    return [f"{group}={choices[group]}" for group in INHERITED if choices.get(group) and group not in keys]
+
+
+def inherited_values(checkpoint: Path, composed: DictConfig, choices: list[str]) -> list[str]:
+    """Give the settings in which the run's saved config differs from `composed` inside the inherited groups."""
+    record = checkpoint.parent / ".hydra" / "config.yaml"
+    if not choices or not record.is_file():
+        return []
+    saved = DictConfig(OmegaConf.load(record))
+    groups = [choice.partition("=")[0] for choice in choices]
+    result = []
+    for key, value in (pair for group in groups for pair in _leaves(saved.get(group), f"{group}.")):
+        if key != "benchmark.split" and OmegaConf.select(composed, key, default=missing) != value:
+            result.append(f"++{key}={grammar_text(value)}")
+    return result
+
+
+missing = object()
+
+
+def _leaves(node: Any, start: str) -> list[tuple[str, Any]]:
+    if not isinstance(node, DictConfig):
+        return []
+    found: list[tuple[str, Any]] = []
+    for name in map(str, node):
+        if OmegaConf.is_missing(node, name):
+            continue
+        value = node[name]
+        found += _leaves(value, f"{start}{name}.") if isinstance(value, DictConfig) else [(f"{start}{name}", value)]
+    return found
+
+
+def grammar_text(value: Any) -> str:
+    """Write a plain value in Hydra's grammar.
+
+    >>> print(grammar_text([1, None, "a=b", True]))
+    [1,null,'a=b',true]
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return quote_value(value)
+    return "[" + ",".join(grammar_text(item) for item in value) + "]"
