@@ -54,15 +54,19 @@ def version() -> str:
         return "(not installed)"
 
 
-def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The manifest keys in which two stores differ, apart from bookkeeping."""
-    keys = [key for key in {**one, **other} if key not in _BOOKKEEPING]
+def differing_keys(one: Mapping[str, Any], other: Mapping[str, Any], *, same_job: bool = False) -> list[str]:
+    """The manifest keys in which two stores differ, apart from bookkeeping.
+
+    `same_job` also compares "source" (what was imported), which may differ between stores that are used together.
+    """
+    ignored = _BOOKKEEPING if same_job else (*_BOOKKEEPING, "source")
+    keys = [key for key in {**one, **other} if key not in ignored]
     return [key for key in keys if one.get(key) != other.get(key)]
 
 
-def check_same_features(one: Mapping[str, Any], other: Mapping[str, Any], what: str) -> None:
+def check_same_features(one: Mapping[str, Any], other: Mapping[str, Any], what: str, *, same_job: bool = False) -> None:
     """Raise a DataError that shows both manifests where features were not made in the same way."""
-    keys = differing_keys(one, other)
+    keys = differing_keys(one, other, same_job=same_job)
     if keys:
         lines = "\n".join(f"  {key}: {one.get(key)!r} there, {other.get(key)!r} here" for key in keys)
         raise DataError(f"{what}:\n{lines}")

@@ -62,9 +62,18 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         os.close(folder)
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a small file atomically."""
+
+    def write(file: IO[bytes]) -> None:
+        file.write(data)
+
+    write_atomically(path, write)
+
+
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file atomically. Lone surrogates (odd file names) survive because only ASCII is written."""
-    write_atomically(path, lambda file: _write_all(file, json.dumps(content, indent=1).encode("ascii")))
+    write_bytes(path, json.dumps(content, indent=1).encode("ascii"))
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
@@ -82,10 +91,6 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} ({what}) should hold a JSON object, got {type(content).__name__}. {_REPAIR}")
     return content
-
-
-def _write_all(file: IO[bytes], data: bytes) -> None:
-    file.write(data)
 
 
 def write_shard(path: Path, arrays: Sequence[Array], dtype: str) -> None:

@@ -141,7 +141,8 @@ class StoreWriter:
         self.manifest = {**manifest, "created_by": f"muvr-train {version()}"}
         if MANIFEST in foreign:
             stored = read_json(self.path / MANIFEST, "the store's manifest")
-            check_same_features(stored, manifest, f"The store {self.path} holds features that were made differently")
+            what = f"The store {self.path} holds features that were made differently (choose another folder)"
+            check_same_features(stored, manifest, what, same_job=True)
             self.manifest = stored
         elif foreign:
             raise DataError(
