@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from muvr_train.benchmarks.types import Benchmark, Judgement, Partition
+from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.data.batch import load_queries
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.store import FeatureStore
-from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions
+from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions, relevance_matrix
+from muvr_train.metrics.ranks import Ties
 from muvr_train.models.retriever import MODES, Retriever
 from muvr_train.results import Results
 from muvr_train.search.exhaustive import score_database
@@ -36,14 +37,14 @@ class Protocol:
 
     modes: tuple[str, ...] | None = None
     ks: tuple[int, ...] = KS
-    ties: str = "average"
+    ties: Ties = "average"
     on_missing: str = "error"
     database_block: int = 256
 
 
 def supported_modes(model: Retriever, store: FeatureStore) -> tuple[str, ...]:
     """Give the modes that a store and a model can serve: v, and t and tv where both know texts."""
-    with_text = store.dims.text_dim is not None and "text" in model.parts
+    with_text = store.dims.text_dim is not None and model.text_part is not None
     return ("v", "t", "tv") if with_text else ("v",)
 
 
@@ -84,7 +85,7 @@ def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protoc
         total = _sum_counts([row["counts"] for row in results.rows if row["mode"] == mode])  # type: ignore[misc]
         mean = mean_over_partitions(metrics_list)
         results.rows.append(
-            {"benchmark": benchmark.name, "mode": mode, "partition": "mean", "metrics": dict(mean), "counts": total}
+            {"benchmark": benchmark.name, "mode": mode, "partition": "mean", "metrics": mean.metrics, "counts": total}
         )
     return results
 
@@ -156,14 +157,13 @@ def _evaluate_partition(
     batch = load_queries(store, queries, frames_as_text=official and bool(set(modes) - {"v"}))
     scored = _score_modes(model, batch, blocks, modes)
     judgements = {judgement.query: judgement for judgement in partition.judgements}
-    columns = {video: column for column, video in enumerate(database)}
     listed = frozenset(partition.database)
     for mode in modes:
         rows, matrix = scored[mode]
         ids = [queries[row].id for row in rows]
         judged = [judgements[query_id] for query_id in ids]
         _refuse_nan(matrix, ids, database)
-        relevance = relevance_matrix(judged, columns)
+        relevance = relevance_matrix(ids, [judgement.positives for judgement in judged], database)
         n_positive = np.array([len(listed & judgement.positives.keys()) for judgement in judged], dtype=np.int64)
         counted = np.array([judgement.counted for judgement in judged])
         metrics = evaluate_partition(matrix, relevance, n_positive, counted, ks=protocol.ks, ties=protocol.ties)
@@ -199,17 +199,6 @@ def device_of(model: torch.nn.Module) -> torch.device:
     """Give the device a model lives on; CPU for one without weights."""
     tensors = [*model.parameters(), *model.buffers()]
     return tensors[0].device if tensors else torch.device("cpu")
-
-
-def relevance_matrix(judgements: Sequence[Judgement], columns: dict[str, int]) -> np.ndarray:
-    """Give int8 [Q, N]: 1 listed as a match, 0 everything else in the gallery, -1 the query itself."""
-    relevance = np.zeros((len(judgements), len(columns)), dtype=np.int8)
-    for row, judgement in enumerate(judgements):
-        found = [columns[video] for video in judgement.positives if video in columns]
-        relevance[row, found] = 1
-        if judgement.query in columns:
-            relevance[row, columns[judgement.query]] = -1
-    return relevance
 
 
 def _refuse_nan(scores: np.ndarray, queries: Sequence[str], database: Sequence[str]) -> None:

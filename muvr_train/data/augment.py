@@ -52,7 +52,7 @@ def reverse(x: Tensor, rng: np.random.Generator) -> Tensor:  # noqa: ARG001 (all
 def pause(x: Tensor, rng: np.random.Generator) -> Tensor:
     """Hold one random frame for up to four more frames; the length stays."""
     at = int(rng.integers(len(x)))
-    held = x[at : at + 1].expand(int(rng.integers(1, 5)), -1, -1)
+    held: Tensor = x[at : at + 1].expand(int(rng.integers(1, 5)), -1, -1)
     return torch.cat([x[: at + 1], held, x[at + 1 :]])[: len(x)]
 
 

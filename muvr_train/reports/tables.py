@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.results import Results
 
-Row = Mapping[str, object]
 
-
-def partition_table(named: Mapping[str, Results], references: Sequence[Row] = ()) -> Table:
+def partition_table(named: Mapping[str, Results], references: Sequence[PublishedRow] = ()) -> Table:
     """Show mAP / uAP in percent, a line per model and mode, a column per partition and their mean.
 
     Args:
         named: results by the name of the model, on the same queries and gallery.
-        references: published rows: `name`, `mode`, `partitions` {partition: mAP}, `mAP`, `uAP` of the mean (percent).
+        references: published rows, printed below.
     """
     partitions = list(dict.fromkeys(str(row["partition"]) for results in named.values() for row in results.rows))
     table = Table(title="mAP / uAP (%)", title_justify="left")
@@ -29,11 +28,9 @@ def partition_table(named: Mapping[str, Results], references: Sequence[Row] = ()
         for mode in results.modes:
             cells = [_pair(results.metrics(mode, partition)) for partition in partitions]
             table.add_row(name, mode, *cells)
-    for row in references:
-        per_partition: Mapping[str, float] = row.get("partitions", {})  # type: ignore[assignment]
-        cells = [_number(per_partition.get(partition)) for partition in partitions if partition != "mean"]
-        mean = f"{_number(row.get('mAP'))} / {_number(row.get('uAP'))}"
-        table.add_row(f"{row['name']} (published)", str(row["mode"]), *cells, mean, style="dim")
+    for (system, mode), metrics in _published(references).items():
+        cells = [_published_cell(metrics.get(partition)) for partition in partitions]
+        table.add_row(f"{system} (published)", mode, *cells, style="dim")
     return table
 
 
@@ -49,7 +46,7 @@ def recall_table(named: Mapping[str, Results], ks: Sequence[int]) -> Table:
             rows = [row for row in results.rows if row["mode"] == mode and row["partition"] != "mean"]
             gallery = max(row["counts"]["database"] for row in rows)  # type: ignore[index]
             mean = results.metrics(mode)
-            table.add_row(name, mode, *(_number(100 * mean[f"recall@{k}"]) if k <= gallery else "-" for k in ks))
+            table.add_row(name, mode, *(f"{100 * mean[f'recall@{k}']:.1f}" if k <= gallery else "-" for k in ks))
     return table
 
 
@@ -64,7 +61,10 @@ def count_lines(results: Results) -> list[str]:
 
 
 def print_tables(
-    named: Mapping[str, Results], ks: Sequence[int], references: Sequence[Row] = (), console: Console | None = None
+    named: Mapping[str, Results],
+    ks: Sequence[int],
+    references: Sequence[PublishedRow] = (),
+    console: Console | None = None,
 ) -> None:
     """Print the final tables to stdout."""
     console = console or Console(width=None if Console().is_terminal else 140)
@@ -78,5 +78,15 @@ def _pair(metrics: Mapping[str, float]) -> str:
     return f"{100 * metrics['mAP']:.1f} / {100 * metrics['uAP']:.1f}"
 
 
-def _number(value: object) -> str:
-    return f"{value:.1f}" if isinstance(value, int | float) else ""
+def _published(rows: Sequence[PublishedRow]) -> dict[tuple[str, str], dict[str, Mapping[str, float]]]:
+    grouped: dict[tuple[str, str], dict[str, Mapping[str, float]]] = {}
+    for row in rows:
+        grouped.setdefault((row.system, row.mode), {})[row.partition] = row.metrics
+    return grouped
+
+
+def _published_cell(metrics: Mapping[str, float] | None) -> str:
+    if metrics is None:
+        return ""
+    known = [f"{100 * metrics[name]:.1f}" if name in metrics else "-" for name in ("mAP", "uAP")]
+    return " / ".join(known)

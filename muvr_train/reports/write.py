@@ -41,7 +41,7 @@ def write_results(
         "baselines": [{"name": name, "rows": other.rows} for name, other in (baselines or {}).items()],
     }
     path = folder / "results.json"
-    _replace(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_json(path, content)
     lines = results.per_query
     temporary = folder / ".per_query.csv.tmp"
     with temporary.open("w", newline="", encoding="utf-8") as file:
@@ -52,7 +52,8 @@ def write_results(
     return path
 
 
-def _replace(path: Path, text: str) -> None:
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file at once (temp file + rename)."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(temporary, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -59,19 +60,19 @@ def make_wandb(folder: Path, name: str, project: str, config: dict[str, Any]) ->
     import wandb
 
     key = os.environ.get("WANDB_API_KEY") or wandb.api.api_key
-    mode = os.environ.get("WANDB_MODE") or ("online" if key else "offline")
+    offline = (os.environ.get("WANDB_MODE") or ("online" if key else "offline")) != "online"
     os.environ.setdefault("WANDB_SILENT", "true")
     id_file = folder / "wandb_id.txt"
     if not id_file.exists():
-        id_file.write_text(wandb.util.generate_id(), encoding="utf-8")
+        id_file.write_text(uuid.uuid4().hex[:8], encoding="utf-8")
     logger = WandbLogger(
         project=project,
         name=name,
         id=id_file.read_text(encoding="utf-8").strip(),
         save_dir=str(folder),
-        offline=mode != "online",
+        offline=offline,
         resume="allow",
-        settings=wandb.Settings(console="off", mode=mode),
+        settings=wandb.Settings(console="off", mode="offline" if offline else "online"),
     )
     logger.experiment.config.update(config, allow_val_change=True)
     return logger

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
 from muvr_train.data.batch import Batch
@@ -44,7 +45,7 @@ class RetrievalModule(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.retriever, self.loss = retriever, loss
-        self.total_steps, self.lr, self.weight_decay, self.betas = total_steps, lr, weight_decay, tuple(betas)
+        self.total_steps, self.lr, self.weight_decay, self.betas = total_steps, lr, weight_decay, (betas[0], betas[1])
         self.warmup_steps, self.min_lr_ratio = min(warmup_steps, total_steps // 10), min_lr_ratio
         self.recipe = recipe or {}
         self.last_logged: dict[str, float] = {}
@@ -74,15 +75,17 @@ class RetrievalModule(pl.LightningModule):
             **{f"train/skipped/{name}": float(count) for name, count in result.skipped.items()},
             "train/negatives_per_query": float(judged.sum(dim=1).float().mean()),
         }
-        return result.total
+        total: Tensor = result.total
+        return total
 
     @staticmethod
     def _plain(parts: dict[str, Tensor]) -> dict[str, float]:
         return {name: float(value.detach()) for name, value in parts.items()}
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW with a linear warm-up and a cosine, both counted in optimiser steps."""
-        decayed, plain = [], []
+        decayed: list[nn.Parameter] = []
+        plain: list[nn.Parameter] = []
         norms = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
         for module in self.modules():
             for name, parameter in module.named_parameters(recurse=False):

@@ -1,0 +1,152 @@
+"""From a config to a feature store and a benchmark with splits."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
+from muvr_train.benchmarks.muvr import read_muvr
+from muvr_train.benchmarks.splits import apply_splits
+from muvr_train.benchmarks.types import Benchmark
+from muvr_train.cache import cache_root
+from muvr_train.errors import ConfigError, DataError
+from muvr_train.evaluation import Protocol
+from muvr_train.features.open import open_features
+from muvr_train.features.store import FeatureStore
+from muvr_train.runner.overview import print_overview
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Data:
+    """What a run works on: features, and a benchmark whose queries have a split."""
+
+    kind: str
+    corpus: str
+    store: FeatureStore
+    benchmark: Benchmark
+    gallery: str
+    regime: str
+    leakage: str = "not checked (nothing is trained)"
+
+    @property
+    def is_muvr(self) -> bool:
+        """Whether published MUVR figures may stand beside the results."""
+        return self.kind == "muvr" and self.benchmark.name == "muvr_base"
+
+    def part(self, split: str) -> Benchmark:
+        """Reduce the benchmark to one split (or all) of its queries."""
+        if split == "all":
+            return self.benchmark.select("all", "full")
+        return self.benchmark.select(split, self.gallery)  # type: ignore[arg-type]
+
+    @cached_property
+    def train_videos(self) -> Sequence[str]:
+        """Give the ids of the training split: its queries and what their lists hold."""
+        return self.benchmark.select("train", "split").video_ids
+
+    def transductive(self, split: str) -> bool:
+        """Whether a self-supervised training saw database videos of the split (without labels)."""
+        return self.regime == "self_supervised" and bool(set(self.train_videos) & set(self.part(split).video_ids))
+
+    def baseline_protocol(self, protocol: Protocol) -> Protocol:
+        """Give the untrained rows text modes only where texts live in the space of the frames."""
+        return protocol if self.store.manifest.get("text_aligned") else replace(protocol, modes=("v",))
+
+    def print_overview(self, cfg: DictConfig, device: str) -> None:
+        """Print the table a run begins with."""
+        precision = str(cfg.trainer.get("precision", 32))
+        print_overview(self.corpus, self.store, self.benchmark, cfg.expected_encoder, self.leakage, device, precision)
+
+
+def protocol_of(cfg: DictConfig) -> Protocol:
+    """Read the evaluation protocol from a config."""
+    modes = cfg.benchmark.modes
+    return Protocol(
+        modes=None if modes is None else tuple(modes),
+        ks=tuple(cfg.benchmark.ks),
+        ties=cfg.benchmark.ties,
+        on_missing=cfg.on_missing,
+    )
+
+
+def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Data:
+    """Open (and where needed render, extract or import) what the config names.
+
+    Raises:
+        ConfigError: keys that do not go together.
+        DataError: missing, broken or empty folders, files and features.
+    """
+    kind = cfg.data.kind
+    if kind not in OPENERS:
+        raise ConfigError(f"data.kind={kind}: choose from {', '.join(OPENERS)}")
+    corpus, store, benchmark = OPENERS[kind](cfg, device)
+    benchmark = apply_splits(benchmark, cfg.benchmark.split_source, list(cfg.data.fractions))
+    data = Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
+    if training:
+        report = find_leaks(benchmark, digests_of(store, benchmark.video_ids))
+        data.benchmark, data.leakage = drop_leaks(benchmark, report), "\n".join(report.lines())
+    return data
+
+
+def digests_of(store: FeatureStore, ids: Sequence[str]) -> dict[str, str]:
+    """Hash the features of videos, to find equal ones under two ids."""
+    return {
+        video: hashlib.blake2b(store.array(video).tobytes(), digest_size=16).hexdigest()
+        for video in ids
+        if store.has(video)
+    }
+
+
+def _extracted(cfg: DictConfig, videos: Path, device: str) -> Path:
+    from muvr_train.features.extract import extract_folder, store_name
+
+    encoder = instantiate(cfg.encoder, device=device)
+    out = cache_root() / "features" / store_name(videos, encoder)
+    report = extract_folder(videos, encoder, out)
+    if report.failures:
+        raise DataError(
+            f"{len(report.failures)} of {report.total} videos in {videos} could not be extracted; see "
+            f"{out / 'failures.csv'}. Repair or remove them, then run again (the others are kept)"
+        )
+    return out
+
+
+def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
+    from muvr_train.demo.corpus import build_demo
+    from muvr_train.demo.texts import add_texts
+
+    corpus = build_demo(cfg.data.size)
+    benchmark = read_muvr(corpus.annotations)
+    path = Path(cfg.data.features) if cfg.data.features else _extracted(cfg, corpus.videos, device)
+    add_texts(path, benchmark)
+    store = open_features(path, cache_root(), cfg.residency, device)
+    return f"built-in corpus, size {cfg.data.size} (shows the machinery; no claim about MUVR)", store, benchmark
+
+
+def _open_muvr(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
+    benchmark = read_muvr(Path(cfg.data.annotations))
+    if cfg.data.features is None and cfg.data.videos is None:
+        raise ConfigError("data=muvr needs data.features=STORE_OR_FOLDER, or data.videos=DIR to extract from")
+    path = Path(cfg.data.features) if cfg.data.features else _extracted(cfg, Path(cfg.data.videos), device)
+    store = open_features(path, cache_root(), cfg.residency, device)
+    return f"MUVR layout, {cfg.data.annotations}", store, benchmark
+
+
+def _open_folder(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
+    from muvr_train.runner.copies import open_copies
+
+    opened: tuple[str, FeatureStore, Benchmark] = open_copies(cfg, device)
+    return opened
+
+
+OPENERS = {"demo": _open_demo, "muvr": _open_muvr, "folder": _open_folder}

@@ -1,0 +1,147 @@
+"""Models from configs and from checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from muvr_train.errors import ConfigError, DataError
+from muvr_train.features.store import FeatureStore
+from muvr_train.models.retriever import Retriever
+from muvr_train.types import StoreDims, Tokens
+
+FIT_VIDEOS = 4096
+"""Whitening is fitted on at most so many videos of the training split (drawn once, seeded)."""
+
+BASELINES: dict[str, dict[str, Any]] = {
+    "frame_max": {"_target_": "muvr_train.models.frame_max.FrameMax"},
+    "frame_max whitened": {"_target_": "muvr_train.models.frame_max.FrameMax", "whiten": True},
+    "frame_max global whitened": {"_target_": "muvr_train.models.frame_max.FrameMax", "over": "frames", "whiten": True},
+    "chamfer global whitened": {"_target_": "muvr_train.models.chamfer.Chamfer", "over": "frames", "whiten": True},
+    "chamfer whitened": {"_target_": "muvr_train.models.chamfer.Chamfer", "over": "regions", "whiten": True},
+    "chamfer max whitened": {
+        "_target_": "muvr_train.models.chamfer.Chamfer",
+        "over": "regions",
+        "region_pooling": "max",
+        "whiten": True,
+    },
+}
+"""The untrained rows that stand beside a trained one. Where a frame has one region, the regional forms are left out."""
+
+Node = DictConfig | dict[str, Any]
+
+MEAN = {"_target_": "muvr_train.models.fusion.mean.MeanFusion"}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model from a checkpoint, its recipe (plain data) and the checkpoint's SHA-256."""
+
+    model: Retriever
+    recipe: dict[str, Any]
+    digest: str
+
+
+def plain(cfg: Node) -> dict[str, Any]:
+    """Resolve a config node into plain containers."""
+    return OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg  # type: ignore[return-value]
+
+
+def build_retriever(
+    model: DictConfig | dict[str, Any], fusion: DictConfig | dict[str, Any], dims: StoreDims
+) -> Retriever:
+    """Build an untrained model of the sizes that the store dictates.
+
+    Raises:
+        ConfigError: the class cannot be imported or refuses the settings (the message is Hydra's).
+    """
+    from hydra.errors import InstantiationException
+
+    try:
+        network = instantiate(model, dim=dims.dim, regions=dims.regions)
+        head = instantiate(fusion, dims=dims)
+    except InstantiationException as error:
+        if isinstance(error.__cause__, ConfigError):
+            raise error.__cause__ from error
+        raise ConfigError(f"cannot build the model: {error}") from error
+    return Retriever(network, head, dims)
+
+
+def fit_model(model: Retriever, store: FeatureStore, train_videos: Sequence[str], seed: int = 0) -> None:
+    """Fit what a model learns before training (whitening), on videos of the training split only."""
+    if model.needs_fit:
+        model.fit(training_tokens(store, train_videos, seed))
+
+
+def training_tokens(store: FeatureStore, videos: Sequence[str], seed: int, block: int = 64) -> Iterator[Tokens]:
+    """Give the features of at most `FIT_VIDEOS` videos in blocks."""
+    held = sorted(video for video in set(videos) if store.has(video))
+    if not held:
+        raise DataError(f"no video of the training split has features in {store.path}: the whitening cannot be fitted")
+    if len(held) > FIT_VIDEOS:
+        chosen = np.random.default_rng(seed).choice(len(held), FIT_VIDEOS, replace=False)
+        held = [held[i] for i in sorted(chosen)]
+    for start in range(0, len(held), block):
+        yield store.tokens(held[start : start + block])
+
+
+def baseline_models(
+    store: FeatureStore, train_videos: Sequence[str], names: Sequence[str] | None = None
+) -> dict[str, Retriever]:
+    """Build the untrained models that a trained one is compared with, whitened on the same training split."""
+    models = {}
+    for name in names or BASELINES:
+        if store.dims.regions == 1 and name.startswith("chamfer") and "global" not in name:
+            continue
+        if store.dims.regions == 1 and name == "frame_max global whitened":
+            continue
+        models[name] = build_retriever(BASELINES[name], MEAN, store.dims)
+        fit_model(models[name], store, train_videos)
+    return models
+
+
+def recipe_of(cfg: DictConfig, dims: StoreDims, store: FeatureStore) -> dict[str, Any]:
+    """Collect what a checkpoint needs to be built again, as plain data."""
+    return {
+        "model": plain(cfg.model),
+        "fusion": plain(cfg.fusion),
+        "dims": asdict(dims),
+        "encoder": store.manifest.get("encoder"),
+        "data": plain(cfg.data),
+        "benchmark": plain(cfg.benchmark),
+        "seed": cfg.seed,
+    }
+
+
+def load_checkpoint(path: Path, store: FeatureStore) -> Loaded:
+    """Build the model of a checkpoint and load its weights (nothing but plain data and tensors is unpickled).
+
+    Raises:
+        DataError: no such file, no checkpoint of this package, or features of another size than it was trained on.
+    """
+    if not path.is_file():
+        raise DataError(f"ckpt_path={path}: no such file. Runs write checkpoints/<run>/best.ckpt and last.ckpt")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        recipe, weights = content["muvr_train"], content["state_dict"]
+    except Exception as error:
+        raise DataError(f"ckpt_path={path} is no checkpoint of muvr-train, or it is damaged: {error!r}") from error
+    dims, have = StoreDims(**recipe["dims"]), store.dims
+    if dims != have:
+        raise DataError(
+            f"{path} was trained on features of another size than {store.path} holds: checkpoint {dims}, store {have}. "
+            "Give the store it was trained on (data.features=...) or train on this one"
+        )
+    model = build_retriever(recipe["model"], recipe["fusion"], dims)
+    prefix = "retriever."
+    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    model.load_state_dict(own, strict=True)
+    return Loaded(model.eval(), recipe, hashlib.sha256(path.read_bytes()).hexdigest())

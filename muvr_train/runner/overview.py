@@ -1,0 +1,50 @@
+"""The short table that a run begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from muvr_train.benchmarks.types import SPLITS, Benchmark
+from muvr_train.features.store import FeatureStore
+
+
+def encoder_name(store: FeatureStore) -> str:
+    """Name the encoder of a store's features."""
+    encoder = store.manifest.get("encoder", "unknown")
+    return str(encoder.get("name", encoder)) if isinstance(encoder, Mapping) else str(encoder)
+
+
+def print_overview(
+    corpus: str,
+    store: FeatureStore,
+    benchmark: Benchmark,
+    expected_encoder: str | None,
+    leakage: str,
+    device: str,
+    precision: str,
+) -> None:
+    """Print corpus, encoder, sizes, leakage check, device and precision to stderr."""
+    console = Console(stderr=True)
+    dims, name = store.dims, encoder_name(store)
+    table = Table(show_header=False, title="run", title_justify="left")
+    table.add_row("corpus", corpus)
+    size = f"{dims.regions} regions x {dims.dim}"
+    if dims.fine_dim is not None:
+        size += f"; for texts {dims.fine_regions} regions x {dims.fine_dim}"
+    texts = "no texts" if dims.text_dim is None else f"texts {dims.text_dim}"
+    table.add_row("features", f"{name} ({size}; {texts})")
+    if expected_encoder is not None and expected_encoder != name:
+        note = f"this experiment was written for {expected_encoder}; its figures do not carry over to {name}"
+        table.add_row("[bold red]warning[/]", f"[bold red]{note}[/]")
+    table.add_row("videos", f"{len(store.ids())} in {store.path.name}")
+    per_split = {split: sum(query.split == split for query in benchmark.queries) for split in SPLITS}
+    table.add_row("queries", ", ".join(f"{split} {count}" for split, count in per_split.items()))
+    table.add_row("leakage", leakage)
+    table.add_row("device", device)
+    table.add_row("precision", precision)
+    console.print(table)
+    for warning in benchmark.warnings:
+        console.print(f"[yellow]annotation:[/] {warning}", highlight=False)

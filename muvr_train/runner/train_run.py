@@ -1,0 +1,198 @@
+"""Training: data, model, loss, trainer, then the final tables."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from torch.utils.data import Dataset
+
+from muvr_train.data.augment import FeatureAugment
+from muvr_train.data.batch import Batch
+from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches, make_loader
+from muvr_train.data.one_to_many import OneToManyPlan
+from muvr_train.errors import ConfigError, DataError
+from muvr_train.evaluation import evaluate, supported_modes
+from muvr_train.models.retriever import Retriever
+from muvr_train.reports.write import write_json
+from muvr_train.runner.data import Data, open_data, protocol_of
+from muvr_train.runner.finish import finish
+from muvr_train.runner.models import baseline_models, build_retriever, fit_model, plain, recipe_of
+from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
+from muvr_train.training.loggers import CsvLogger, make_wandb
+from muvr_train.training.module import RetrievalModule
+from muvr_train.training.progress import Progress
+
+log = logging.getLogger(__name__)
+
+
+def train(cfg: DictConfig) -> dict[str, float]:
+    """Train, keep the best checkpoint, and evaluate it on the test split beside the untrained rows.
+
+    Returns:
+        The final metrics, `test/<benchmark>/<mode>/<partition>/<metric>`.
+    """
+    folder = claim_folder(cfg)
+    torch.manual_seed(cfg.seed)
+    device = pick_device(cfg)
+    data = open_data(cfg, device)
+    model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
+    data.print_overview(cfg, device)
+    fit_model(model, data.store, data.train_videos, cfg.seed)
+    if cfg.trainer.max_epochs == 0:
+        return finish(cfg, folder, model.to(device), data, loggers_of(cfg, folder), trained=False)
+    best, loggers = run_trainer(cfg, folder, model, data, device)
+    return finish(cfg, folder, best.to(device), data, loggers, trained=True)
+
+
+def claim_folder(cfg: DictConfig) -> Path:
+    """Take the run's folder for this run: a folder that holds another run is refused.
+
+    Raises:
+        ConfigError: the folder already belongs to a run and this is no resume.
+    """
+    folder = Path("checkpoints") / str(cfg.run)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = OmegaConf.to_yaml(cfg, resolve=True)
+    try:
+        with (folder / "config.yaml").open("w" if cfg.resume_from else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(
+            f"run={cfg.run}: {folder} already holds a run. Choose another run=NAME, or continue it with "
+            f"resume_from={folder}"
+        ) from None
+    latest = folder.parent / "latest"
+    if latest.is_symlink() or not latest.exists():
+        temporary = folder.parent / f".latest-{os.getpid()}"
+        temporary.symlink_to(folder.name)
+        os.replace(temporary, latest)
+    return folder
+
+
+def pick_device(cfg: DictConfig) -> str:
+    """Give "cuda" or "cpu", and refuse what the machine cannot do."""
+    wanted = cfg.trainer.accelerator
+    if wanted == "gpu" and not torch.cuda.is_available():
+        raise ConfigError("trainer.accelerator=gpu, but torch finds no CUDA device; use trainer=cpu")
+    device = "cuda" if wanted in ("gpu", "auto") and torch.cuda.is_available() else "cpu"
+    if str(cfg.trainer.get("precision", 32)) == "16-mixed" and device == "cpu":
+        raise ConfigError("trainer.precision=16-mixed needs a GPU; on a CPU use 32 or bf16-mixed")
+    return device
+
+
+def training_batches(cfg: DictConfig, data: Data) -> Dataset[Batch]:
+    """Build the training batches of the regime that the config asks for."""
+    settings, weak = plain(cfg.data.batch), FeatureAugment(**plain(cfg.data.augment))
+    if cfg.data.regime == "self_supervised":
+        light = FeatureAugment(temporal_crop=weak.temporal_crop, max_frames=weak.max_frames)
+        return SelfSupervisedBatches(data.store, data.train_videos, settings["topics"], light, weak, cfg.seed)
+    plan = OneToManyPlan(data.benchmark.select("train"), seed=cfg.seed, **settings)
+    return SupervisedBatches(data.store, plan, weak)
+
+
+def loggers_of(cfg: DictConfig, folder: Path) -> list[Any]:
+    """Build the CSV logger, and W&B where asked for."""
+    loggers: list[Any] = [CsvLogger(folder)]
+    if cfg.logger.kind == "wandb":
+        loggers.append(make_wandb(folder, cfg.run, cfg.logger.project, plain(cfg)))
+    return loggers
+
+
+def run_trainer(
+    cfg: DictConfig, folder: Path, model: Retriever, data: Data, device: str
+) -> tuple[Retriever, list[Any]]:
+    """Train and give the model with the weights of the best checkpoint, and the loggers."""
+    settings = cfg.trainer
+    total = settings.max_epochs * settings.steps_per_epoch
+    loss = instantiate(cfg.loss)
+    steps = -(-total // settings.accumulate)
+    module = RetrievalModule(
+        model, loss, steps, **plain(cfg.optimizer), recipe=recipe_of(cfg, data.store.dims, data.store)
+    )
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise ConfigError("nothing to train: this model and fusion head have no parameters. Use experiment=zero_shot")
+    progress, loggers = Progress(cfg.seed), loggers_of(cfg, folder)
+    checkpoint = find_resume(cfg, folder, loggers[0])
+    val, protocol = data.part("val"), protocol_of(cfg)
+    monitor = (
+        settings.monitor or f"val/{val.name}/{best_mode(protocol.modes or supported_modes(model, data.store))}/mean/mAP"
+    )
+
+    def untrained() -> dict[str, float]:
+        values: dict[str, float] = {}
+        names = {"frame_max": "zero_shot", "frame_max whitened": "zero_shot_whitened"}
+        for name, other in baseline_models(data.store, data.train_videos, list(names)).items():
+            values |= evaluate(other.to(device), data.store, val, data.baseline_protocol(protocol)).flat(names[name])
+        return values
+
+    evaluation = EvaluateAndSave(
+        progress=progress,
+        evaluate=lambda: evaluate(model, data.store, val, protocol).flat("val"),
+        baselines=untrained,
+        folder=folder,
+        monitor=monitor,
+        steps_per_epoch=settings.steps_per_epoch,
+        every_n_epochs=settings.every_n_epochs,
+        total_steps=total,
+        checkpoint_every_n_steps=settings.checkpoint_every_n_steps,
+        patience=settings.early_stop_patience,
+    )
+    callbacks: list[pl.Callback] = [progress, TrainLog(progress, cfg.callbacks.log_every_n_steps)]
+    if cfg.callbacks.progress_bar:
+        callbacks.append(ProgressBar(progress, total))
+    callbacks += [instantiate(extra) for name, extra in cfg.callbacks.items() if OmegaConf.is_dict(extra)]
+    trainer = pl.Trainer(
+        accelerator="gpu" if device == "cuda" else "cpu",
+        devices=settings.devices,
+        precision=settings.precision,
+        max_epochs=1,
+        accumulate_grad_batches=settings.accumulate,
+        gradient_clip_val=settings.gradient_clip,
+        callbacks=[*callbacks, evaluation],
+        logger=loggers,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        log_every_n_steps=max(1, cfg.callbacks.log_every_n_steps),
+    )
+    loader = make_loader(training_batches(cfg, data), progress, total, cfg.data.workers)
+    trainer.fit(module, loader, ckpt_path=checkpoint, weights_only=True)
+    best = torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)
+    module.load_state_dict(best["state_dict"])
+    write_json(
+        folder / "training.json", {"best_step": evaluation.best_step, "monitor": monitor, "best": evaluation.best}
+    )
+    return model, loggers
+
+
+def find_resume(cfg: DictConfig, folder: Path, csv: CsvLogger) -> str | None:
+    """Find the checkpoint to go on from and cut metrics.csv back to its step; None starts at step 0."""
+    if not cfg.resume_from:
+        return None
+    given = Path(cfg.resume_from)
+    path = given if given.is_file() else folder / "last.ckpt"
+    if not path.is_file():
+        log.warning("%s has no checkpoint yet: the run starts again at step 0", folder)
+        csv.cut_back(-1)
+        return None
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        finished = int(state["callbacks"]["Progress"]["finished"])
+    except Exception as error:
+        raise DataError(f"resume_from={path} is no checkpoint of a run, or it is damaged: {error!r}") from error
+    csv.cut_back(finished)
+    log.info("going on from step %d of %s", finished, path)
+    return str(path)
+
+
+def best_mode(modes: tuple[str, ...]) -> str:
+    """Give the mode that decides: tv where texts are there, else the first."""
+    return "tv" if "tv" in modes else modes[0]

@@ -1,0 +1,158 @@
+"""The one evaluation against the official program's numbers, end to end: annotations, importer, scores, metrics."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from muvr_train.benchmarks.muvr import read_muvr
+from muvr_train.benchmarks.splits import apply_splits
+from muvr_train.benchmarks.types import Benchmark
+from muvr_train.errors import ConfigError, DataError
+from muvr_train.evaluation import Protocol, evaluate
+from muvr_train.features.import_muvr import import_muvr
+from muvr_train.features.store import FeatureStore
+from muvr_train.models.frame_max import FrameMax
+from muvr_train.models.fusion.mean import MeanFusion
+from muvr_train.models.retriever import Retriever
+
+OFFICIAL_NAMES = {"R-Precision": "R-precision"}
+MODES = ("v", "t", "tv")
+OFFICIAL = Protocol(modes=MODES, on_missing="official", ks=(200, 500, 1000, 2000))
+
+
+@pytest.fixture(scope="module")
+def golden(shared: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((shared / "golden/muvr_small/golden.json").read_text())
+    return content
+
+
+@pytest.fixture(scope="module")
+def annotations(shared: Path) -> Path:
+    return shared / "golden/muvr_small/annotations"
+
+
+@pytest.fixture(scope="module")
+def store(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
+    out = tmp_path_factory.mktemp("stores") / "toyclip"
+    import_muvr(shared / "golden/muvr_small/features/toyclip", out)
+    return FeatureStore(out)
+
+
+@pytest.fixture(scope="module")
+def benchmark(annotations: Path) -> Benchmark:
+    return read_muvr(annotations)
+
+
+def untrained(store: FeatureStore) -> Retriever:
+    dims = store.dims
+    return Retriever(FrameMax(dims.dim, dims.regions), MeanFusion(dims), dims)
+
+
+def assert_equal_to_official(results: Any, expected: dict[str, Any], modes: tuple[str, ...], ks: str) -> int:
+    compared = 0
+    for mode in modes:
+        for partition, metrics in expected[mode][ks].items():
+            ours = results.metrics(mode, partition)
+            for name, value in metrics.items():
+                assert ours[OFFICIAL_NAMES.get(name, name)] == pytest.approx(value, abs=1e-9), (mode, partition, name)
+                compared += 1
+        if ks == "per_topic":
+            for name, value in expected[mode]["average"].items():
+                assert results.metrics(mode)[name] == pytest.approx(value, abs=1e-9)
+                compared += 1
+    return compared
+
+
+def test_every_metric_of_the_official_program(
+    store: FeatureStore, benchmark: Benchmark, golden: dict[str, Any]
+) -> None:
+    results = evaluate(untrained(store), store, benchmark.select("all", "full"), OFFICIAL)
+    assert assert_equal_to_official(results, golden["toyclip"], MODES, "per_topic") > 200
+    small = evaluate(
+        untrained(store), store, benchmark.select("all", "full"), replace(OFFICIAL, ks=(1, 5, 10, 50, 100))
+    )
+    assert assert_equal_to_official(small, golden["toyclip"], MODES, "per_topic_small_k") > 200
+
+
+def test_average_precision_of_every_query(store: FeatureStore, benchmark: Benchmark, golden: dict[str, Any]) -> None:
+    results = evaluate(untrained(store), store, benchmark.select("all", "full"), OFFICIAL)
+    for mode in MODES:
+        rows = {row["query"]: row["AP"] for row in results.per_query if row["mode"] == mode and row["counted"]}
+        official = {
+            f"{partition}/{query}": value
+            for partition, values in golden["toyclip"][mode]["average_precision"].items()
+            for query, value in values.items()
+        }
+        assert rows.keys() == official.keys()
+        assert max(abs(rows[query] - official[query]) for query in rows) <= 1e-9  # type: ignore[operator]
+
+
+def test_the_annotations_own_test_split(store: FeatureStore, benchmark: Benchmark, golden: dict[str, Any]) -> None:
+    split = apply_splits(benchmark, "annotation").select("test", "split")
+    results = evaluate(untrained(store), store, split, replace(OFFICIAL, modes=("tv",)))
+    assert assert_equal_to_official(results, golden["toyclip_split_test"], ("tv",), "per_topic") > 60
+
+
+def test_tokens_of_a_querying_transformer(shared: Path, benchmark: Benchmark, tmp_path: Path) -> None:
+    expected = json.loads((shared / "golden/muvr_small/golden.json").read_text())["tokens32"]
+    import_muvr(shared / "golden/muvr_small/features/tokens32", tmp_path / "store")
+    tokens = FeatureStore(tmp_path / "store")
+    dance = replace(benchmark, partitions=(benchmark["dance"],))
+    results = evaluate(untrained(tokens), tokens, dance.select("all", "full"), OFFICIAL)
+    assert assert_equal_to_official(results, expected, MODES, "per_topic") > 50
+
+
+def test_results_do_not_depend_on_blocks(store: FeatureStore, benchmark: Benchmark) -> None:
+    whole = evaluate(untrained(store), store, benchmark.select("all", "full"), OFFICIAL)
+    small = evaluate(untrained(store), store, benchmark.select("all", "full"), replace(OFFICIAL, database_block=7))
+    for one, other in zip(whole.rows, small.rows, strict=True):
+        assert one["metrics"] == pytest.approx(other["metrics"], abs=1e-9)
+        assert one["counts"] == other["counts"]
+
+
+def test_missing_features_are_an_error_that_lists_them(store: FeatureStore, benchmark: Benchmark) -> None:
+    with pytest.raises(DataError, match=r"(?s)36 videos without features: .*on_missing=official") as caught:
+        evaluate(untrained(store), store, benchmark.select("all", "full"))
+    missing = [video for video in benchmark.video_ids if not store.has(video)]
+    assert len(missing) == 36
+    assert all(video in str(caught.value) for video in missing)
+
+
+def test_counts_under_official_rules(store: FeatureStore, benchmark: Benchmark) -> None:
+    results = evaluate(untrained(store), store, benchmark.select("all", "full"), OFFICIAL)
+    counts = {row["partition"]: row["counts"] for row in results.rows if row["mode"] == "tv"}
+    assert counts["others"]["missing_queries"] == 1  # type: ignore[index]
+    assert counts["dance"]["missing_database"] == 7  # type: ignore[index]
+    assert counts["dance"]["self_removed"] == 5  # type: ignore[index]
+    assert counts["mean"]["queries"] == 59  # type: ignore[index]
+
+
+def test_unknown_and_impossible_modes(store: FeatureStore, benchmark: Benchmark, tmp_path: Path) -> None:
+    part = benchmark.select("all", "full")
+    with pytest.raises(ConfigError, match="unknown mode 'x'"):
+        evaluate(untrained(store), store, part, replace(OFFICIAL, modes=("x",)))
+    from muvr_train.features.writer import StoreWriter
+
+    with StoreWriter(tmp_path / "mute", dict(store.manifest), dtype="float32") as writer:
+        for video in store.ids():
+            writer.add(video, store.array(video))
+    mute = FeatureStore(tmp_path / "mute")
+    with pytest.raises(ConfigError, match="needs texts"):
+        evaluate(untrained(mute), mute, part, replace(OFFICIAL, modes=("tv",)))
+    results = evaluate(untrained(mute), mute, part, replace(OFFICIAL, modes=None))
+    assert results.modes == ("v",)
+
+
+def test_a_score_that_is_no_number_is_an_error(store: FeatureStore, benchmark: Benchmark) -> None:
+    model = untrained(store)
+    assert model.text_part is not None
+    weight = next(model.text_part.parameters())
+    weight.data[0, 0] = np.nan
+    with pytest.raises(DataError, match=r"not finite; the first is query news/BVq\w+ against video news/BV"):
+        evaluate(model, store, benchmark.select("all", "full"), OFFICIAL)
