@@ -212,7 +212,7 @@ class Benchmark:
         """
         if split not in ("all", *SPLITS) or gallery not in ("split", "full"):
             raise ConfigError(
-                f"split must be all, train, val or test and gallery split or full; got {split}, {gallery}"
+                f"split={split}, gallery={gallery}: use split all, train, val or test and gallery split or full"
             )
         lost = [query.id for query in self.queries if query.split is None]
         if split != "all" and lost:
