@@ -15,11 +15,12 @@ from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.config_checks import check_values
 from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.preflight import runs
-from muvr_train.preflight.compose import Composer, missing_keys, variants
+from muvr_train.preflight.compose import Composer, missing_keys, one_line, variants
 from muvr_train.preflight.quoting import quote_override, quote_value, split_override
 
 
@@ -36,10 +37,15 @@ def reporting() -> Iterator[None]:
         yield
     except Exception as error:
         ours = _find_ours(error)
-        if ours is None or os.environ.get("MUVR_TRAIN_DEBUG", "0") not in ("", "0"):
+        if ours is None or debugging():
             raise
         sys.stderr.write(f"error: {ours}\n")
         sys.exit(2 if isinstance(ours, ConfigError) else 1)
+
+
+def debugging() -> bool:
+    """Whether the user asks for tracebacks."""
+    return os.environ.get("MUVR_TRAIN_DEBUG", "0") not in ("", "0")
 
 
 def _find_ours(error: BaseException | None) -> MuvrTrainError | None:
@@ -51,6 +57,8 @@ def _find_ours(error: BaseException | None) -> MuvrTrainError | None:
 
 def start(config_name: str) -> None:
     """Prepare sys.argv for `@hydra.main`; on a mistake print it and exit."""
+    if debugging():
+        os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     with reporting():
         sys.argv[1:] = prepare(sys.argv[1:], config_name)
 
@@ -90,10 +98,11 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
     composer = Composer(_config_path(args), args.config_name or config_name, extra)
     if config_name == "evaluate":
         typed = _inherit(composer, typed)
-    configs = check(composer, typed)
+    multirun = args.multirun or "hydra.mode=MULTIRUN" in typed
+    configs = check(composer, typed, multirun)
     if args.config_path is None:
         complete = _complete_run if config_name == "train" else _complete_out
-        typed = complete(typed, configs, args.multirun, resumed is not None, args.cfg is not None)
+        typed = complete(typed, configs, multirun, resumed is not None, args.cfg is not None)
     return [*typed, *flags]
 
 
@@ -127,7 +136,7 @@ def _resumed(typed: list[str], multirun: bool) -> runs.Resumed | None:
     return runs.find_resumed(value)
 
 
-def check(composer: Composer, texts: list[str]) -> list[DictConfig]:
+def check(composer: Composer, texts: list[str], multirun: bool) -> list[DictConfig]:
     """Check names and values of all settings; sweeps value by value.
 
     Returns:
@@ -137,13 +146,21 @@ def check(composer: Composer, texts: list[str]) -> list[DictConfig]:
         ConfigError: see there.
     """
     overrides = composer.parse(texts)
+    for override in overrides:
+        if override.is_sweep_override() and not multirun:
+            raise ConfigError(
+                f"{override.input_line} has several values: add -m to run them in turn, or put a list in brackets"
+            )
     composer.check_names(overrides)
     configs = []
     for variant in variants(overrides):
         cfg = composer.compose(variant)
-        if absent := missing_keys(cfg):
-            raise ConfigError(f"{absent[0]} must be given: add {absent[0]}=...")
-        check_values(cfg)
+        try:
+            if absent := missing_keys(cfg):
+                raise ConfigError(f"{absent[0]} must be given: add {absent[0]}=...")
+            check_values(cfg)
+        except OmegaConfBaseException as error:
+            raise ConfigError(one_line(error)) from error
         configs.append(cfg)
     return configs
 

@@ -6,74 +6,18 @@ Models, losses and heads check their own arguments when they are built; this cov
 from __future__ import annotations
 
 import importlib.util
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
 from muvr_train.preflight.names import hint, nearest_names
+from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, optional, several, whole
 
 PARTITIONS = ("news", "others", "instance", "region", "dance", "mean")
 MODES = {"muvr_base": ("v", "t", "tv"), "copies": ("v",)}
 
-
-@dataclass(frozen=True)
-class Rule:
-    """What a value may be: a test and its description."""
-
-    allows: Callable[[Any], bool]
-    text: str
-    names: tuple[str, ...] = ()
-
-
-def one_of(*names: str) -> Rule:
-    """One of a few names."""
-    return Rule(lambda value: value in names, " | ".join(names), names)
-
-
-def number(least: float, most: float = math.inf, open_least: bool = False) -> Rule:
-    """A finite number in a range."""
-    sign = ">" if open_least else ">="
-    text = f"a number {sign} {least:g}" + (f" and <= {most:g}" if math.isfinite(most) else "")
-
-    def allows(value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            return False
-        return (value > least if open_least else value >= least) and value <= most
-
-    return Rule(allows, text)
-
-
-def whole(least: int) -> Rule:
-    """A whole number."""
-    return Rule(
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least,
-        f"a whole number >= {least}",
-    )
-
-
-def optional(rule: Rule) -> Rule:
-    """The same, or null."""
-    return Rule(lambda value: value is None or rule.allows(value), f"{rule.text}, or null", rule.names)
-
-
-def several(rule: Rule, length: int | None = None) -> Rule:
-    """A list without repetitions, every entry by the rule."""
-
-    def allows(value: Any) -> bool:
-        if not isinstance(value, ListConfig) or len(value) != (length or len(value)) or not len(value):
-            return False
-        return all(rule.allows(item) for item in value) and (length is not None or len(set(value)) == len(value))
-
-    return Rule(allows, f"a list of {length or 'one or more different'} entries, each {rule.text}", rule.names)
-
-
-TEXT = Rule(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")
-FLAG = Rule(lambda value: isinstance(value, bool), "true | false")
-SHARE = number(0, 1)
 
 RULES: dict[str, Rule] = {
     "run": optional(TEXT),
@@ -139,7 +83,7 @@ def check_values(cfg: DictConfig) -> None:
     for key, rule in RULES.items():
         value = OmegaConf.select(cfg, key, default=_ABSENT, throw_on_missing=False)
         if value is not _ABSENT and not OmegaConf.is_missing(*_parent(cfg, key)) and not rule.allows(value):
-            near = hint(nearest_names(str(value), rule.names)) if value is not None else ""
+            near = hint(nearest_names(str(value), rule.names))
             raise ConfigError(f"{key}={_plain(value)} is not possible: {key} is {rule.text}{near}")
     for name, value in (cfg.data.get("augment") or {}).items() if "data" in cfg else ():
         if name != "max_frames" and not SHARE.allows(value):

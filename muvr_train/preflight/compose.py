@@ -12,13 +12,14 @@ from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import Container, DictConfig, ListConfig, OmegaConf
+from omegaconf import Container, DictConfig, ListConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.errors import ConfigError
@@ -68,7 +69,7 @@ class Composer:
 
     def _group_hint(self, text: str) -> str:
         names = nearest_names(text, self.loader.list_groups(""))
-        return hint([f"{names[0]}=..."]) if names else ""
+        return hint([f"{names[0]}=..."] if names else [])
 
     def options(self, group: str) -> list[str] | None:
         """List a group's options; None where there is no such group."""
@@ -84,7 +85,11 @@ class Composer:
             ConfigError: Hydra refuses.
         """
         try:
-            return self.loader.load_configuration(self.config_name, list(texts), run_mode=RunMode.RUN)
+            cfg = self.loader.load_configuration(self.config_name, list(texts), run_mode=RunMode.RUN)
+            with flag_override(cfg.hydra, ["readonly", "struct"], [False, False]):
+                cfg.hydra.job.num = 0
+            HydraConfig.instance().set_config(cfg)  # ${hydra:...} in settings
+            return cfg
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(one_line(error)) from error
 
@@ -115,7 +120,7 @@ class Composer:
                     there = self.options(group) or []
                     raise ConfigError(
                         f"{group}={option}: there is no such option{hint(nearest_names(option, there))} "
-                        f"{group} can be: {', '.join(there)}"
+                        f"({group} can be {', '.join(there)})"
                     )
 
     def _check_key(self, override: Override, known: set[str]) -> None:
@@ -130,9 +135,9 @@ class Composer:
             candidates = [other for other in known if not other.startswith("hydra.") and other != "hydra"]
             parent = name.rpartition(".")[0]
             inside = sorted(k.rpartition(".")[2] for k in candidates if parent and k.rpartition(".")[0] == parent)
-            listed = f" {parent} has: {', '.join(inside)}." if inside else ""
+            listed = f"{parent} has {', '.join(inside)}; " if inside else ""
             near = nearest_keys(name, candidates + self.loader.list_groups(""))
-            raise ConfigError(f"{name}: there is no such setting{hint(near)}{listed} (+{name}=... would add a new one)")
+            raise ConfigError(f"{name}: there is no such setting{hint(near)} ({listed}+{name}=... would add a new one)")
 
 
 def _names(value: str) -> list[str]:
@@ -189,7 +194,7 @@ def dotted_keys(node: Any, start: str = "") -> list[str]:
 
 def missing_keys(cfg: DictConfig) -> list[str]:
     """List the settings that the user must give and did not."""
-    return sorted(key for key in OmegaConf.missing_keys(cfg) if not key.startswith("hydra."))
+    return sorted(OmegaConf.missing_keys(OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])))
 
 
 def one_line(error: BaseException) -> str:

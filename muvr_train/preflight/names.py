@@ -23,6 +23,7 @@ def nearest_keys(key: str, known: Iterable[str], limit: int = 3) -> list[str]:
     ['optimizer.lr']
     """
     parent, _, last = key.rpartition(".")
+    known = {other for other in known if not key.startswith(f"{other}.")}
 
     def rate(other: str) -> float:
         other_parent, _, other_last = other.rpartition(".")
@@ -37,10 +38,10 @@ def nearest_keys(key: str, known: Iterable[str], limit: int = 3) -> list[str]:
 
 
 def hint(names: list[str]) -> str:
-    """Write the suggestion, or nothing.
+    """Write the suggestion, if there is one.
 
-    >>> hint(["lr"])
-    "; did you mean 'lr'?"
+    >>> "there is no 'lrr'" + hint(["lr"])
+    "there is no 'lrr'; did you mean 'lr'?"
     """
     return f"; did you mean {' or '.join(repr(name) for name in names)}?" if names else ""
 

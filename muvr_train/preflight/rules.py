@@ -1,0 +1,66 @@
+"""What single values may be: tests with their descriptions, from which messages are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import ListConfig
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value may be: a test and its description."""
+
+    allows: Callable[[Any], bool]
+    text: str
+    names: tuple[str, ...] = ()
+
+
+def one_of(*names: str) -> Rule:
+    """One of a few names."""
+    return Rule(lambda value: value in names, " | ".join(names), names)
+
+
+def number(least: float, most: float = math.inf, open_least: bool = False) -> Rule:
+    """A finite number in a range."""
+    sign = ">" if open_least else ">="
+    text = f"a number {sign} {least:g}" + (f" and <= {most:g}" if math.isfinite(most) else "")
+
+    def allows(value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            return False
+        return (value > least if open_least else value >= least) and value <= most
+
+    return Rule(allows, text)
+
+
+def whole(least: int) -> Rule:
+    """A whole number."""
+    return Rule(
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least,
+        f"a whole number >= {least}",
+    )
+
+
+def optional(rule: Rule) -> Rule:
+    """The same, or null."""
+    return Rule(lambda value: value is None or rule.allows(value), f"{rule.text}, or null", rule.names)
+
+
+def several(rule: Rule, length: int | None = None) -> Rule:
+    """A list without repetitions, every entry by the rule."""
+
+    def allows(value: Any) -> bool:
+        if not isinstance(value, ListConfig) or len(value) != (length or len(value)) or not len(value):
+            return False
+        return all(rule.allows(item) for item in value) and (length is not None or len(set(value)) == len(value))
+
+    return Rule(allows, f"a list of {length or 'one or more different'} entries, each {rule.text}", rule.names)
+
+
+TEXT = Rule(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")
+FLAG = Rule(lambda value: isinstance(value, bool), "true | false")
+SHARE = number(0, 1)
