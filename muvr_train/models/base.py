@@ -111,9 +111,13 @@ class SimilarityNetwork(nn.Module, ABC):
         if "range_excess" in wanted:
             extras["range_excess"] = torch.zeros_like(scores)
         if "self" in wanted:
-            rows = [self.similarity(q[i : i + 1], q[i : i + 1])[0] for i in range(len(q))]
-            extras["self"] = torch.cat(rows) if rows else scores.new_zeros(0)
+            extras["self"] = self.pair_similarity(q, q)
         return scores, extras
+
+    def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
+        """Scores [P] of q_i with n_i, on the scale of `similarity` (this default scores one pair at a time)."""
+        rows = [self.similarity(q[i : i + 1], n[i : i + 1])[0] for i in range(len(q))]
+        return torch.cat(rows) if rows else q.x.new_zeros(0)
 
     @abstractmethod
     def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:

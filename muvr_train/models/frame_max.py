@@ -17,6 +17,7 @@ from muvr_train.models.functional import (
     frame_maps,
     full_precision,
     max_product,
+    pair_maps,
     weighted,
 )
 from muvr_train.types import Tokens
@@ -68,6 +69,13 @@ class FrameMax(SimilarityNetwork):
         with full_precision(q.x):
             x_q, x_n = (fill_padding(weighted(tokens), tokens.mask).flatten(1, 2) for tokens in (q, n))
             return forbid_empty(max_product(x_q, x_n, self.block_elements), q.mask, n.mask)
+
+    def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
+        """Scores [P] of q_i with n_i."""
+        with full_precision(q.x):
+            x_q, x_n = (fill_padding(weighted(tokens), tokens.mask) for tokens in (q, n))
+            best = pair_maps(x_q, x_n, pooling="max").amax(dim=(1, 2))
+            return best.masked_fill(~(q.mask.any(dim=1) & n.mask.any(dim=1)), float("-inf"))
 
     def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:
         """Best region cosine of every frame pair [Q, N, T1, T2]."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -64,16 +66,16 @@ def max_product(q: Tensor, n: Tensor, block_elements: int = BLOCK_ELEMENTS) -> T
     """
     (count_q, len_q, dim), (count_n, len_n, _) = q.shape, n.shape
     step_q, step_n = block_sizes(count_q, count_n, len_q * len_n, block_elements)
-    rows = []
+    rows = [q.new_empty((0, count_n))]
     for i in range(0, count_q, step_q):
         part_q = q[i : i + step_q].reshape(-1, dim)
-        row = []
+        row = [q.new_empty((len(part_q) // len_q, 0))]
         for j in range(0, count_n, step_n):
             part_n = n[j : j + step_n].reshape(-1, dim)
             product = (part_q @ part_n.T).view(-1, len(part_n) // len_n, len_n)
             row.append(product.amax(dim=-1).view(-1, len_q, product.shape[1]).amax(dim=1))
-        rows.append(torch.cat(row, dim=1) if row else q.new_zeros((len(part_q) // len_q, 0)))
-    return torch.cat(rows) if rows else q.new_zeros((0, count_n))
+        rows.append(torch.cat(row, dim=1))
+    return torch.cat(rows)
 
 
 def pool_regions(products: Tensor, pooling: str, symmetric: bool = False) -> Tensor:
@@ -98,6 +100,13 @@ def frame_maps(q: Tensor, n: Tensor, pooling: str = "chamfer", symmetric: bool =
     return pool_regions(grid, pooling, symmetric)
 
 
+def pair_maps(q: Tensor, n: Tensor, pooling: str = "chamfer", symmetric: bool = False) -> Tensor:
+    """Frame-to-frame similarities of q_i [P, T1, R1, D] with n_i [P, T2, R2, D]: [P, T1, T2]."""
+    (count, t1, r1, _), (_, t2, r2, _) = q.shape, n.shape
+    products = q.flatten(1, 2) @ n.flatten(1, 2).transpose(1, 2)
+    return pool_regions(products.view(count, t1, r1, t2, r2).transpose(2, 3), pooling, symmetric)
+
+
 def chamfer_frames(maps: Tensor, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor:
     """Mean over query frames of the max over target frames of maps [..., T1, T2] (ViSiL, eq. 4).
 
@@ -115,3 +124,46 @@ def chamfer_frames(maps: Tensor, rows: Tensor | None = None, columns: Tensor | N
         return best.mean(dim=-1)
     rows = rows.expand(best.shape)
     return torch.where(rows, best, torch.zeros_like(best)).sum(dim=-1) / rows.sum(dim=-1).clamp(min=1)
+
+
+def compact(tokens: Tokens) -> Tokens:
+    """Move the real frames of every video to the front, in order (a video with holes equals the one without)."""
+    if not bool((tokens.mask[:, 1:] & ~tokens.mask[:, :-1]).any()):
+        return tokens
+    return take_frames(tokens, torch.argsort(~tokens.mask, dim=1, stable=True))
+
+
+def repeat_short(tokens: Tokens, least: int) -> Tokens:
+    """Repeat the real frames of videos that have fewer than `least`, in turn, until they have `least`.
+
+    Every video is treated by itself, whatever the padding of the batch; videos without a real frame stay empty.
+    """
+    count = tokens.mask.sum(dim=1, keepdim=True)
+    short = (count < least) & (count > 0)
+    if tokens.mask.shape[1] < least:
+        tokens = tokens.pad_to(least)
+    elif not bool(short.any()):
+        return tokens
+    position = torch.arange(tokens.mask.shape[1], device=tokens.mask.device)[None]
+    order = torch.argsort(~tokens.mask, dim=1, stable=True)
+    index = torch.where(short, order.gather(1, position % count.clamp(min=1)), position)
+    taken = take_frames(tokens, index)
+    return replace(taken, mask=torch.where(short, position < least, tokens.mask))
+
+
+def take_frames(tokens: Tokens, index: Tensor) -> Tokens:
+    """Choose frames by index [B, T'] within each video."""
+    rows = torch.arange(len(tokens), device=index.device)[:, None]
+    weight = None if tokens.weight is None else tokens.weight[rows, index]
+    return replace(tokens, x=tokens.x[rows, index], mask=tokens.mask[rows, index], weight=weight)
+
+
+def orthogonal_map(rows: int, columns: int) -> Tensor:
+    """The identity if rows == columns, otherwise a matrix with orthonormal rows or columns from a fixed seed."""
+    if rows == columns:
+        return torch.eye(rows)
+    generator = torch.Generator().manual_seed(0)
+    tall = torch.randn(max(rows, columns), min(rows, columns), generator=generator, dtype=torch.float64)
+    basis, triangle = torch.linalg.qr(tall)
+    signed: Tensor = basis * triangle.diagonal().sign()
+    return (signed if rows >= columns else signed.T).float().contiguous()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.models.base import EXTRAS, SimilarityNetwork
 from muvr_train.models.fusion.base import FusionHead, PartScorers, part_present
+from muvr_train.models.functional import full_precision
 from muvr_train.models.text import TextPart
 from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, Tokens
 
@@ -58,24 +60,26 @@ class Retriever(nn.Module):
             query = replace(query.restrict([part for part in query.present if part != "text"]), text=None)
         video = None if query.video is None else query.video.to(dtype=torch.float32).normalized()
         text = None if query.text is None else query.text.to(dtype=torch.float32).normalized()
-        index = None if video is None else self.network.index(video)
+        index = None if video is None else self._index(video)
         return EncodedQuery(replace(query, video=video, text=text), index)
 
     def encode_database(self, video: Tokens, fine: Tokens | None = None) -> EncodedDatabase:
         """Normalise and index database videos; `fine` holds the text part's tokens where the store has two grids."""
         raw = video.to(dtype=torch.float32).normalized()
         own = raw if fine is None else fine.to(dtype=torch.float32).normalized()
-        return EncodedDatabase(raw, self.network.index(raw), own)
+        return EncodedDatabase(raw, self._index(raw), own)
 
     def score(self, q: EncodedQuery, n: EncodedDatabase) -> Tensor:
         """Fused scores float32 [Q, N] from all parts that each query has, higher is more similar.
+
+        In eval mode all scoring is float32, also under autocast.
 
         Raises:
             DataError: if a query has neither a video nor a text.
         """
         _check_votes(q.query, "score")
         prepared, parts, _ = self._parts(q, n)
-        return self.head.combine(parts, prepared.query).float()
+        return self._combine(parts, prepared.query)
 
     def score_parts(self, q: EncodedQuery, n: EncodedDatabase) -> dict[str, Tensor]:
         """Part scores float32 [Q, N] by name; rows of queries that lack a part hold 0."""
@@ -102,7 +106,7 @@ class Retriever(nn.Module):
             return {mode: self.score(query, n) for mode, query in restricted.items()}
         needed = restrict(q, sorted({part for mode in modes for part in MODES[mode]}))
         parts = self._parts(needed, n)[1]
-        return {mode: self.head.combine(parts, query.query).float() for mode, query in restricted.items()}
+        return {mode: self._combine(parts, query.query) for mode, query in restricted.items()}
 
     def training_scores(
         self, q: EncodedQuery, n: EncodedDatabase, wanted: frozenset[str] = frozenset()
@@ -115,16 +119,17 @@ class Retriever(nn.Module):
         """
         _check_votes(q.query, "training")
         prepared, parts, extras = self._parts(q, n, wanted & EXTRAS)
-        scores = {"fused": self.head.combine(parts, prepared.query).float(), **parts}
+        scores = {"fused": self._combine(parts, prepared.query), **parts}
         flags = {f"present/{part}": part_present(prepared.query, part) for part in parts}
         return scores, {**extras, **flags}
 
     def _parts(
         self, q: EncodedQuery, n: EncodedDatabase, wanted: frozenset[str] = frozenset()
     ) -> tuple[EncodedQuery, dict[str, Tensor], dict[str, Tensor]]:
-        query = self._prepared(q)
         scorers = PartScorers(self.network, self.text_part, wanted)
-        parts = self.head.compare(query, n, scorers)
+        with self._precision(n.raw.x):
+            query = self._prepared(q)
+            parts = self.head.compare(query, n, scorers)
         zeros = {"range_excess": (len(q.query), len(n)), "self": (len(q.query),)}
         has_video = part_present(query.query, "video")
         extras = {name: scorers.extras.get(name, n.raw.x.new_zeros(zeros[name])) for name in wanted}
@@ -133,6 +138,18 @@ class Retriever(nn.Module):
             {name: _blank(value.float(), part_present(query.query, name)) for name, value in parts.items()},
             {name: _blank(value, has_video) for name, value in extras.items()},
         )
+
+    def _combine(self, parts: dict[str, Tensor], query: QueryBatch) -> Tensor:
+        with full_precision(next(iter(parts.values()))):
+            return self.head.combine(parts, query).float()
+
+    def _index(self, video: Tokens) -> Tokens:
+        with self._precision(video.x):
+            return self.network.index(video)
+
+    def _precision(self, x: Tensor) -> AbstractContextManager[object]:
+        """In eval mode everything is float32 even under autocast, so that training and evaluation agree on scores."""
+        return nullcontext() if self.training else full_precision(x)
 
     def _prepared(self, q: EncodedQuery) -> EncodedQuery:
         query = self.head.prepare(q.query)

@@ -13,6 +13,7 @@ from muvr_train.models.functional import (
     forbid_empty,
     full_precision,
     max_product,
+    orthogonal_map,
     weighted,
 )
 from muvr_train.types import TextTokens, Tokens
@@ -49,7 +50,7 @@ class TextPart(nn.Module):
         self.training_pooling, self.temperature, self.block_elements = training_pooling, temperature, block_elements
         self.projection = nn.Linear(dim_text, dim_frame, bias=False)
         with torch.no_grad():
-            self.projection.weight.copy_(initial_map(dim_frame, dim_text))
+            self.projection.weight.copy_(orthogonal_map(dim_frame, dim_text))
 
     def forward(self, text: TextTokens, video: Tokens) -> Tensor:
         """Scores float32 [Q, N]; -inf where a side has no real entry."""
@@ -69,15 +70,4 @@ class TextPart(nn.Module):
         # -1e4 instead of -inf: exp gives 0 all the same, and an empty row has finite gradients
         soft = torch.logsumexp(cosines.flatten(2).masked_fill(~real, -1e4), dim=-1)
         count = real.sum(dim=-1).clamp(min=1)
-        return self.temperature * (soft - count.to(soft.dtype).log())
-
-
-def initial_map(rows: int, columns: int) -> Tensor:
-    """The identity if rows == columns, otherwise a matrix with orthonormal rows or columns from a fixed seed."""
-    if rows == columns:
-        return torch.eye(rows)
-    generator = torch.Generator().manual_seed(0)
-    tall = torch.randn(max(rows, columns), min(rows, columns), generator=generator, dtype=torch.float64)
-    basis, triangle = torch.linalg.qr(tall)
-    basis = (basis * triangle.diagonal().sign()).float()
-    return basis if rows >= columns else basis.T.contiguous()
+        return (soft - count.to(soft.dtype).log()) * self.temperature

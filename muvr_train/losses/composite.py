@@ -1,0 +1,105 @@
+"""A named, weighted sum of losses."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from muvr_train.errors import ConfigError
+from muvr_train.losses.base import Loss, LossValue
+
+OPTIONAL_PARTS = frozenset({"video", "text", "tags", "region"})
+"""Parts that a batch or a store may lack; a loss on them is then skipped."""
+
+
+@dataclass(frozen=True)
+class LossReport:
+    """What a composite loss gives.
+
+    Attributes:
+        total: scalar with a graph: sum of weight * value.
+        values: unweighted value of each loss by name, detached.
+        skipped: rows that each loss left out: no positive (negative), or a query without the part.
+        rows: rows that each loss is a mean over.
+    """
+
+    total: Tensor
+    values: dict[str, Tensor]
+    skipped: dict[str, int]
+    rows: dict[str, int]
+
+
+class CompositeLoss(nn.Module):
+    """Sum of weight * loss over named losses, each on the scores that it declares.
+
+    Rows of queries that lack the part of a loss (extra `present/<part>`) are left out of that loss.
+
+    Args:
+        losses: by name; null switches one off.
+        weights: by the same names; 1 where not given.
+
+    Raises:
+        ConfigError: for a weight without a loss, a negative weight, or no loss at all.
+    """
+
+    def __init__(self, losses: Mapping[str, Loss | None], weights: Mapping[str, float] | None = None) -> None:
+        super().__init__()
+        given = dict(weights or {})
+        for name in given:
+            if name not in losses:
+                near = difflib.get_close_matches(str(name), [str(known) for known in losses], n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; the losses are {', '.join(losses)}"
+                raise ConfigError(f"loss.weights.{name}: there is no loss of this name{hint}")
+            if given[name] < 0:
+                raise ConfigError(f"loss.weights.{name}={given[name]}: must be >= 0")
+        self.losses = nn.ModuleDict({name: loss for name, loss in losses.items() if loss is not None})
+        if not self.losses:
+            raise ConfigError("loss.losses is empty: name at least one loss")
+        self.weights = {name: float(given.get(name, 1.0)) for name in self.losses}
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Names of all extras that the losses read."""
+        return frozenset().union(*(loss.needs for loss in self._named().values()))
+
+    def _named(self) -> dict[str, Loss]:
+        return {name: loss for name, loss in self.losses.items() if isinstance(loss, Loss)}
+
+    def forward(self, scores: Mapping[str, Tensor], relevance: Tensor, extras: dict[str, Tensor]) -> LossReport:
+        """Compute every loss.
+
+        Args:
+            scores: float [Q, N] by name: "fused" and the parts of the batch.
+            relevance: int [Q, N] in {1, 0, -1}.
+            extras: tensors by name, first dimension Q.
+        """
+        results = {name: self._one(loss, scores, relevance, extras) for name, loss in self._named().items()}
+        terms = [self.weights[name] * result.value for name, result in results.items()]
+        return LossReport(
+            torch.stack(terms).sum(),
+            {name: result.value.detach() for name, result in results.items()},
+            {name: result.skipped for name, result in results.items()},
+            {name: result.rows for name, result in results.items()},
+        )
+
+    def _one(self, loss: Loss, scores: Mapping[str, Tensor], relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
+        if loss.on not in scores:
+            if loss.on in OPTIONAL_PARTS:
+                some = next(iter(scores.values()))
+                return LossValue(some[:0].float().sum(), 0, len(relevance))
+            raise ConfigError(f"loss on={loss.on!r}: the model gives only {', '.join(scores)}")
+        missing = loss.needs - extras.keys()
+        if missing:
+            raise ConfigError(
+                f"{type(loss).__name__} needs {', '.join(sorted(missing))}, which the model does not give"
+            )
+        present = extras.get(f"present/{loss.on}")
+        if present is None or bool(present.all()):
+            return loss.compute(scores[loss.on], relevance, extras)
+        rows = {name: extras[name][present] for name in loss.needs}
+        result = loss.compute(scores[loss.on][present], relevance[present], rows)
+        return LossValue(result.value, result.rows, result.skipped + int((~present).sum()))
