@@ -36,6 +36,7 @@ class Data:
     benchmark: Benchmark
     gallery: str
     regime: str
+    training: Benchmark | None = None
     leakage: str = "not checked (nothing is trained)"
 
     @property
@@ -52,7 +53,12 @@ class Data:
     @cached_property
     def train_videos(self) -> Sequence[str]:
         """Give the ids of the training split: its queries and what their lists hold."""
-        return self.benchmark.select("train", "split").video_ids
+        return self.train_part.video_ids
+
+    @cached_property
+    def train_part(self) -> Benchmark:
+        """Reduce the benchmark to the training queries, without those that leak into validation or test."""
+        return (self.training or self.benchmark).select("train", "split")
 
     def transductive(self, split: str) -> bool:
         """Whether a self-supervised training saw database videos of the split (without labels)."""
@@ -94,7 +100,7 @@ def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Da
     data = Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
     if training:
         report = find_leaks(benchmark, digests_of(store, benchmark.video_ids))
-        data.benchmark, data.leakage = drop_leaks(benchmark, report), "\n".join(report.lines())
+        data.training, data.leakage = drop_leaks(benchmark, report), "\n".join(report.lines())
     return data
 
 

@@ -93,7 +93,7 @@ def training_batches(cfg: DictConfig, data: Data) -> Dataset[Batch]:
     if cfg.data.regime == "self_supervised":
         light = FeatureAugment(temporal_crop=weak.temporal_crop, max_frames=weak.max_frames)
         return SelfSupervisedBatches(data.store, data.train_videos, settings["topics"], light, weak, cfg.seed)
-    plan = OneToManyPlan(data.benchmark.select("train"), seed=cfg.seed, **settings)
+    plan = OneToManyPlan(data.train_part, seed=cfg.seed, **settings)
     return SupervisedBatches(data.store, plan, weak)
 
 

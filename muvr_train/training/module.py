@@ -64,14 +64,14 @@ class RetrievalModule(pl.LightningModule):
         result = self.loss(scores, batch.relevance, extras)
         if not torch.isfinite(result.total):
             raise DataError(
-                f"the loss is {result.total.item()} (parts {self._plain(result.parts)}): stopped before the update, "
+                f"the loss is {result.total.item()} (parts {self._plain(result.values)}): stopped before the update, "
                 f"the last checkpoint is good. Queries of the batch: {shorten(list(batch.queries.ids))}; database "
                 f"videos: {shorten(list(batch.database_ids))}. Look at their features, or lower optimizer.lr"
             )
         judged = batch.relevance == 0
         self.last_logged = {
             "train/loss": float(result.total.detach()),
-            **{f"train/loss/{name}": value for name, value in self._plain(result.parts).items()},
+            **{f"train/loss/{name}": value for name, value in self._plain(result.values).items()},
             **{f"train/skipped/{name}": float(count) for name, count in result.skipped.items()},
             "train/negatives_per_query": float(judged.sum(dim=1).float().mean()),
         }
