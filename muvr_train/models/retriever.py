@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.models.base import EXTRAS, SimilarityNetwork
-from muvr_train.models.fusion.base import FusionHead, PartScorers, part_present
 from muvr_train.models.functional import full_precision
+from muvr_train.models.fusion.base import FusionHead, PartScorers, part_present
 from muvr_train.models.text import TextPart
 from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, Tokens
 
