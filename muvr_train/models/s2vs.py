@@ -100,7 +100,7 @@ class S2VS(SimilarityNetwork):
     @property
     def range(self) -> tuple[float, float]:  # type: ignore[override]
         """Lowest and highest possible score at the present weights."""
-        reach = 1.0 if self.residual_scale is None else 1.0 + abs(float(self.residual_scale))
+        reach = 1.0 if self.residual_scale is None else 1.0 + abs(float(self.residual_scale.detach()))
         return -reach, reach
 
     def _index(self, tokens: Tokens) -> Tokens:
