@@ -1,0 +1,1 @@
+"""Frame encoders: pictures to features, each with its own preprocessing and manifest."""

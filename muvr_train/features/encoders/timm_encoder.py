@@ -1,0 +1,179 @@
+"""Any timm model as a frame encoder: global features, or region grids from one or several stages in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.features.encoders.base import FrameEncoder, Frames, StreamSpec
+from muvr_train.features.encoders.pixels import check_fit, fit_frames
+from muvr_train.features.encoders.pooling import region_grid
+from muvr_train.features.encoders.weights import load_checked, read_weights, weights_hash
+
+
+class TimmEncoder(FrameEncoder):
+    """A timm backbone.
+
+    Args:
+        architecture: a timm model name, optionally with its tag ("resnet50.a1_in1k").
+        pretrained: true downloads the tag's weights, false leaves them random (seeded), a path loads a file.
+        streams: name -> {grid, stages}; stages count the model's feature stages from 0. None: one global stream.
+        size: edge of the input in pixels; default: the model's own.
+        fit: "crop" (short edge, centre) or "squash" (whole picture).
+        mean: pixel mean on a scale of 0 to 1; default: the model's own.
+        std: pixel deviation on a scale of 0 to 1; default: the model's own.
+        batch_size: frames per forward pass.
+        name: what stores call the encoder; default: the architecture.
+        device: where the network runs.
+
+    Raises:
+        ConfigError: unknown architecture, stage, setting, or a grid finer than its map.
+        DataError: weights that cannot be had or do not fit.
+    """
+
+    def __init__(
+        self,
+        architecture: str,
+        pretrained: bool | str | Path = True,
+        streams: Mapping[str, Mapping[str, Any]] | None = None,
+        size: int | None = None,
+        fit: str = "crop",
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        batch_size: int = 32,
+        name: str | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        import timm.data
+
+        check_fit(fit)
+        self.architecture = architecture
+        self.specs = StreamSpec.parse(streams)
+        model = _create(architecture, pretrained is True)
+        resolve: Any = timm.data.config.resolve_model_data_config
+        own = resolve(model)
+        self.size = int(size or own["input_size"][-1])
+        self.fit = fit
+        self.crop = float(own["crop_pct"])
+        self.interpolation = own["interpolation"] if own["interpolation"] in ("bilinear", "bicubic") else "bicubic"
+        self.mean = tuple(float(value) for value in (mean or own["mean"]))
+        self.std = tuple(float(value) for value in (std or own["std"]))
+        self.pretrained, self.weights_hash = self._load(model, pretrained)
+        super().__init__(name or architecture, self._optimize(model.eval()), batch_size, device)
+        self.model.to(memory_format=torch.channels_last)
+        self._stages = self._plan()
+        with torch.inference_mode():
+            self.forward_batch(
+                torch.zeros(1, 3, self.size, self.size, dtype=torch.uint8, device=self.device)
+            )  # settings that cannot work
+
+    def _load(self, model: Any, pretrained: bool | str | Path) -> tuple[str | None, str]:
+        """Load the weights; returns what the manifest calls them, and their hash."""
+        label = str(model.pretrained_cfg.get("tag") or "default") if pretrained is True else None
+        if not isinstance(pretrained, bool):
+            heads = model.pretrained_cfg.get("classifier") or ()
+            ignore = (heads,) if isinstance(heads, str) else tuple(heads)
+            load_checked(model, read_weights(Path(pretrained)), str(pretrained), ignore)
+            label = f"file:{Path(pretrained).name}"
+        return label, weights_hash(model)
+
+    def _optimize(self, model: nn.Module) -> nn.Module:
+        return model
+
+    def _plan(self) -> dict[str, tuple[int, ...] | None]:
+        """Resolve each stream's stages to indices from 0; None where the stream is the model's global feature."""
+        count = len(self.model.feature_info) if hasattr(self.model, "feature_info") else 0
+        plan: dict[str, tuple[int, ...] | None] = {}
+        for name, spec in self.specs.items():
+            if spec.stages is None and spec.grid == 1:
+                plan[name] = None
+                continue
+            if not hasattr(self.model, "forward_intermediates") or not count:
+                raise ConfigError(
+                    f"{self.architecture} gives no feature maps; only streams.{name}.grid=1 works with it"
+                )
+            stages = spec.stages or (-1,)
+            if bad := [stage for stage in stages if not -count <= stage < count]:
+                raise ConfigError(
+                    f"streams.{name}.stages: {self.architecture} has stages 0 to {count - 1}, got {bad[0]}"
+                )
+            plan[name] = tuple(stage % count for stage in stages)
+        return plan
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams."""
+        return tuple(self.specs)
+
+    def prepare(self, frames: Frames) -> Tensor:
+        """Resize and crop to uint8 [T, 3, size, size]."""
+        return fit_frames(frames, self.size, self.fit, self.crop, self.interpolation)
+
+    def forward_batch(self, x: Tensor) -> dict[str, Tensor]:
+        """Features [n, R, D] per stream, of uint8 [n, 3, size, size]; runs only as deep as the stages need."""
+        mean = torch.tensor(self.mean, device=x.device).view(1, 3, 1, 1) * 255
+        std = torch.tensor(self.std, device=x.device).view(1, 3, 1, 1) * 255
+        x = ((x.float() - mean) / std).contiguous(memory_format=torch.channels_last)
+        wanted = sorted({stage for stages in self._stages.values() for stage in stages or ()})
+        needs_head = None in self._stages.values()
+        maps: dict[int, Tensor] = {}
+        final = x
+        if wanted and needs_head:
+            final, outputs = self.model.forward_intermediates(x, indices=wanted)
+            maps = dict(zip(wanted, outputs, strict=True))
+        elif wanted:
+            outputs = self.model.forward_intermediates(x, indices=wanted, stop_early=True, intermediates_only=True)
+            maps = dict(zip(wanted, outputs, strict=True))
+        else:
+            final = self.model.forward_features(x)
+        pooled: Any = self.model.forward_head(final, pre_logits=True)[:, None] if needs_head else None
+        return {
+            name: pooled if stages is None else region_grid([maps[stage] for stage in stages], self.specs[name].grid)
+            for name, stages in self._stages.items()
+        }
+
+    def manifest(self) -> dict[str, Any]:
+        """Plain data for `make_manifest`."""
+        return {
+            "encoder": self.name,
+            "architecture": f"timm/{self.architecture}",
+            "pretrained": self.pretrained,
+            "weights_hash": self.weights_hash,
+            "preprocessing": {
+                "size": self.size,
+                "fit": self.fit,
+                "crop": self.crop if self.fit == "crop" else None,
+                "interpolation": self.interpolation,
+                "mean": list(self.mean),
+                "std": list(self.std),
+            },
+            "features": {name: spec.manifest() for name, spec in self.specs.items()},
+        }
+
+
+def _create(architecture: str, download: bool) -> Any:
+    """Make the model without classifier; random weights are seeded, so that they are the same in every run."""
+    import timm
+
+    if not timm.is_model(architecture):
+        near = timm.list_models(f"*{architecture.split('.')[0]}*")
+        raise ConfigError(
+            f"encoder.architecture={architecture}: timm has no such model"
+            + (f"; near: {shorten(near, 8)}" if near else "; `timm.list_models('*name*')` lists them")
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            return timm.create_model(architecture, pretrained=download, num_classes=0)
+        except (RuntimeError, OSError, ValueError) as error:
+            if not download:
+                raise ConfigError(f"encoder.architecture={architecture}: {error}") from error
+            raise DataError(
+                f"the weights of {architecture} cannot be had ({str(error).splitlines()[0][:200]}); "
+                "without network give encoder.pretrained=<weight file>"
+            ) from error

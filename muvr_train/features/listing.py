@@ -1,0 +1,72 @@
+"""Which videos a folder holds, and what they are called in a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from muvr_train.errors import DataError
+
+SUFFIXES = (
+    *(".3gp", ".asf", ".avi", ".divx", ".f4v", ".flv", ".gif", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg"),
+    *(".mpg", ".mts", ".ogv", ".ts", ".vob", ".webm", ".wmv"),
+)
+Videos = list[tuple[str, Path]]
+
+
+def list_videos(folder: Path | str) -> Videos:
+    """(id, path) of every video file below `folder`, sorted by id; hidden files and folders are left out.
+
+    The id is the path relative to the folder without suffix, with `/` between folders: `news/BV1xx` for
+    `news/BV1xx.mp4`. Upper-case suffixes and links are followed.
+
+    Raises:
+        DataError: no such folder, no video in it, two files with one id, a name that is not valid UTF-8.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        kind = "is a file, a folder of videos is needed" if folder.exists() else "there is no such folder"
+        raise DataError(f"videos={folder}: {kind}")
+    found = []
+    for path in _walk(folder):
+        if path.suffix.lower() in SUFFIXES:
+            found.append((path.relative_to(folder).with_suffix("").as_posix(), path))
+    if not found:
+        raise DataError(f"videos={folder}: holds no video file (looked for {', '.join(SUFFIXES)}, also in subfolders)")
+    return check_videos(found)
+
+
+def check_videos(videos: Iterable[tuple[str, Path]]) -> Videos:
+    """Sort (id, path) pairs by id.
+
+    Raises:
+        DataError: two files share an id (both are named), or an id is not valid UTF-8.
+    """
+    paths: dict[str, Path] = {}
+    for name, path in videos:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"{os.fsencode(path)!r}: the file name is not valid UTF-8; rename the file") from error
+        if name in paths:
+            raise DataError(f"two files have the id {name!r}: {paths[name]} and {path}; rename or move one")
+        paths[name] = Path(path)
+    return sorted(paths.items())
+
+
+def _walk(folder: Path) -> Iterable[Path]:
+    """All visible files below a folder; linked folders are entered, each real folder once."""
+    seen: set[tuple[int, int]] = set()
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f"{error.filename}: cannot be listed ({error.strerror})") from error
+
+    for place, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
+        status = os.stat(place)
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(place) / name for name in files if not name.startswith("."))
