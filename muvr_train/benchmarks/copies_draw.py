@@ -1,0 +1,233 @@
+"""Drawing the recipes of the copies benchmark from a seed: segments, edits, and who stands beside whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from muvr_train.benchmarks.copies_recipes import Edit, Piece, Recipe
+from muvr_train.benchmarks.leakage import upload_of
+from muvr_train.errors import ConfigError
+
+NAME = "copies"
+CARDS = 4
+WORDS = (
+    "BREAKING",
+    "LIVE",
+    "daily clips",
+    "@channel",
+    "part 2",
+    "subscribe",
+    "4K",
+    "funny moments",
+    "highlights",
+    "news",
+)
+
+
+@dataclass(frozen=True)
+class CopiesSettings:
+    """Sizes of the benchmark.
+
+    Attributes:
+        queries: Queries per held-out source.
+        copies: Database videos made for each query; the first is plain, the others are edited.
+        distractors: Further database videos per held-out source.
+        views: Edited views of every training source (streams `view1` ...).
+        intros: Put one of four title cards before 60 % of queries, database videos and training views; every split has
+            its own cards.
+        train_frames: Frames of a training source.
+        query_frames: Frames of a query.
+        match_frames: Frames of the segment in a database video.
+        filler_frames: Frames of each unrelated segment.
+        card_frames: Frames of a title card.
+    """
+
+    queries: int = 3
+    copies: int = 2
+    distractors: int = 1
+    views: int = 2
+    intros: bool = False
+    train_frames: int = 24
+    query_frames: int = 10
+    match_frames: int = 8
+    filler_frames: int = 5
+    card_frames: int = 3
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = 0 if name in ("distractors", "views", "intros") else 1
+            if not isinstance(value, int) or value < least:
+                raise ConfigError(f"benchmark copies: {name} must be a whole number of at least {least}, got {value!r}")
+
+
+def draw_views(name: str, train: list[str], seed: int, settings: CopiesSettings) -> list[Recipe]:
+    """Draw the recipes of a training source: plain, then its edited views, some inset into another training source."""
+    key, frames = f"{NAME}/{name}", settings.train_frames
+    made = [Recipe(key, (Piece(name, 0.0, 1.0, frames),))]
+    for view in range(1, settings.views + 1):
+        rng = Random(f"{seed}/{name}/view{view}")
+        edits = strong_edits(rng, frames)
+        hosts = _others(rng, train, name, 1)
+        if hosts and rng.random() < 0.25:
+            edits = (*edits, inset(rng, hosts[0], draw_segment(rng, 0.3, 0.6)))
+        made.append(Recipe(key, _carded(rng, "train", [Piece(name, 0.0, 1.0, frames, edits)], settings), f"view{view}"))
+    return made
+
+
+def draw_held_out(
+    split: str, names: list[str], seed: int, settings: CopiesSettings
+) -> tuple[list[Recipe], list[Recipe]]:
+    """Draw the queries and the database videos of a held-out split from its sources alone."""
+    queries, database = [], []
+    for name in names:
+        for number in range(settings.queries):
+            rng = Random(f"{seed}/{name}/query{number}")
+            start, stop = draw_segment(rng, 0.25, 0.5)
+            piece = Piece(name, start, stop, settings.query_frames, strong_edits(rng, settings.query_frames))
+            queries.append(Recipe(f"{NAME}/{name}@query{number}", _carded(rng, split, [piece], settings)))
+            for copy in range(settings.copies):
+                pieces = _untrimmed(rng, name, jitter_segment(rng, start, stop), names, settings, edited=copy > 0)
+                database.append(Recipe(f"{NAME}/{name}@copy{number}-{copy}", _carded(rng, split, pieces, settings)))
+        for number in range(settings.distractors):
+            rng = Random(f"{seed}/{name}/distractor{number}")
+            pieces = [_filler(rng, other, settings) for other in _others(rng, names, name, _most_fillers(names))]
+            if pieces:
+                database.append(Recipe(f"{NAME}/{name}@distractor{number}", _carded(rng, split, pieces, settings)))
+    return queries, database
+
+
+def _untrimmed(
+    rng: Random, name: str, segment: tuple[float, float], names: list[str], settings: CopiesSettings, edited: bool
+) -> list[Piece]:
+    """The segment among unrelated ones; edited: as a re-upload, sometimes inset into the video it stands in."""
+    others = _others(rng, names, name, rng.randint(min(1, len(names) // 4), _most_fillers(names)))
+    fillers = [_filler(rng, other, settings) for other in others]
+    edits = mild_edits(rng) if edited else ()
+    if edited and fillers and rng.random() < 0.3:
+        edits = (*edits, inset(rng, others[0], (fillers[0].start, fillers[0].stop)))
+    at = rng.randint(0, len(fillers))
+    return [*fillers[:at], Piece(name, *segment, settings.match_frames, edits), *fillers[at:]]
+
+
+def _most_fillers(names: list[str]) -> int:
+    """How many other sources a database video shows at most: few in a small split, or everything would match."""
+    return 1 if len(names) < 12 else 2
+
+
+def _filler(rng: Random, name: str, settings: CopiesSettings) -> Piece:
+    return Piece(name, *draw_segment(rng, 0.15, 0.4), settings.filler_frames)
+
+
+def _others(rng: Random, names: list[str], name: str, count: int) -> list[str]:
+    unrelated = [other for other in names if topic_of(other) != topic_of(name)]
+    return rng.sample(unrelated, min(count, len(unrelated)))
+
+
+def _carded(rng: Random, split: str, pieces: list[Piece], settings: CopiesSettings) -> tuple[Piece, ...]:
+    if settings.intros and rng.random() < 0.6:
+        card = Piece(f"{split}{rng.randrange(CARDS)}", 0.0, 1.0, settings.card_frames, card=True)
+        return (card, *pieces)
+    return tuple(pieces)
+
+
+def topic_of(name: str) -> str:
+    """The search topic of a source: its upload, so that cuts of one upload are never split."""
+    return f"{NAME}/{upload_of(f'{NAME}/{name}')}"
+
+
+def draw_segment(rng: Random, low: float, high: float) -> tuple[float, float]:
+    """Draw (start, stop) of a part whose length is a fraction of the source between `low` and `high`."""
+    length = rng.uniform(low, high)
+    start = rng.uniform(0.0, 1.0 - length)
+    return round(start, 4), round(start + length, 4)
+
+
+def jitter_segment(rng: Random, start: float, stop: float) -> tuple[float, float]:
+    """Draw a part that overlaps (start, stop): each end moved by up to a quarter of the length, inside [0, 1]."""
+    reach = (stop - start) / 4
+    low = max(0.0, start + rng.uniform(-reach, reach))
+    return round(low, 4), round(min(1.0, stop + rng.uniform(-reach, reach)), 4)
+
+
+def strong_edits(rng: Random, frames: int) -> tuple[Edit, ...]:
+    """Draw the edits of a query or of a training view: several of them, strong ones, temporal ones among them."""
+    edits = []
+    if rng.random() < 0.4:
+        edits.append(Edit("speed", {"factor": round(rng.choice((0.5, 1.5, 2.0)), 2)}))
+    if rng.random() < 0.4:
+        edits.append(_shuffle(rng, frames))
+    shape = rng.random()
+    if shape < 0.6:
+        edits.append(_crop(rng, 0.45, 0.8))
+    elif shape < 0.85:
+        edits.append(Edit("pad", {"scale": _draw(rng, 0.5, 0.75), "blur": 0.08}))
+    if rng.random() < 0.5:
+        edits.append(Edit("flip"))
+    if rng.random() < 0.8:
+        edits.append(_colour(rng, 0.55))
+    if rng.random() < 0.4:
+        edits.append(Edit("blur", {"radius": _draw(rng, 0.008, 0.025)}))
+    edits.extend(_overlays(rng, 0.5))
+    if rng.random() < 0.6:
+        edits.append(Edit("compress", {"quality": rng.randint(5, 30)}))
+    return tuple(edits)
+
+
+def mild_edits(rng: Random) -> tuple[Edit, ...]:
+    """Draw the edits of a re-upload: a little crop, colour, a logo, compression."""
+    edits = []
+    if rng.random() < 0.5:
+        edits.append(_crop(rng, 0.75, 0.95))
+    if rng.random() < 0.5:
+        edits.append(_colour(rng, 0.25))
+    edits.extend(_overlays(rng, 0.25))
+    if rng.random() < 0.5:
+        edits.append(Edit("compress", {"quality": rng.randint(25, 60)}))
+    return tuple(edits)
+
+
+def inset(rng: Random, host: str, segment: tuple[float, float]) -> Edit:
+    """Draw a picture-in-picture: the piece shrunk into frames of `host`."""
+    scale = _draw(rng, 0.45, 0.7)
+    place = {"left": _draw(rng, 0.0, 1.0), "top": _draw(rng, 0.0, 1.0)}
+    return Edit("inset", {"host": host, "host_start": segment[0], "host_stop": segment[1], "scale": scale, **place})
+
+
+def _draw(rng: Random, low: float, high: float) -> float:
+    return round(rng.uniform(low, high), 3)
+
+
+def _crop(rng: Random, low: float, high: float) -> Edit:
+    height, width = _draw(rng, low, high), _draw(rng, low, high)
+    place = {"top": _draw(rng, 0.0, 1.0 - height), "left": _draw(rng, 0.0, 1.0 - width)}
+    return Edit("crop", {**place, "height": height, "width": width})
+
+
+def _colour(rng: Random, strength: float) -> Edit:
+    names = ("brightness", "contrast", "saturation")
+    settings = {name: _draw(rng, 1 - strength, 1 + strength) for name in names}
+    return Edit("colour", {**settings, "warmth": _draw(rng, -strength / 2, strength / 2)})
+
+
+def _overlays(rng: Random, chance: float) -> list[Edit]:
+    edits = []
+    if rng.random() < chance:
+        colours = {"ink": _rgb(rng), "paper": _rgb(rng)}
+        size = {"height": _draw(rng, 0.1, 0.22), "top": _draw(rng, 0.0, 0.78)}
+        edits.append(Edit("text_bar", {"text": " ".join(rng.sample(WORDS, 3)), **size, **colours}))
+    if rng.random() < chance:
+        place = {"left": _draw(rng, 0.0, 0.75), "top": _draw(rng, 0.0, 0.75), "size": _draw(rng, 0.12, 0.3)}
+        edits.append(Edit("logo", {"sides": rng.randint(3, 8), **place, "ink": _rgb(rng), "paper": _rgb(rng)}))
+    return edits
+
+
+def _rgb(rng: Random) -> list[int]:
+    return [rng.randrange(256) for _ in range(3)]
+
+
+def _shuffle(rng: Random, frames: int) -> Edit:
+    pieces = min(4, frames)
+    kept = [piece for piece in range(pieces) if rng.random() >= 0.25] or [rng.randrange(pieces)]
+    rng.shuffle(kept)
+    return Edit("shuffle", {"pieces": pieces, "order": kept})
