@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference import s2vs_golden as golden
 from torch import Tensor
 
 from muvr_train.types import Tokens
+from tests.reference import s2vs_golden as golden
 
 
 def close(actual: Tensor, expected: Tensor) -> None:

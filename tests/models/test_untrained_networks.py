@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference import similarity as slow
 from torch import Tensor
 
 from muvr_train.errors import ConfigError, DataError
@@ -13,6 +12,7 @@ from muvr_train.models.chamfer import Chamfer
 from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.mean_pool import MeanPool
 from muvr_train.types import Tokens
+from tests.reference import similarity as slow
 
 DIM = 12
 
