@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from muvr_train.features.shards import Array, write_bytes, write_json
 from muvr_train.features.writer import StoreWriter
@@ -41,7 +42,7 @@ def recorded(writer: StoreWriter, source: Path) -> Iterator[ImportReport]:
         report.stored = {stream: len(writer.done(stream)) for stream in ("video", "text", "tags")}
     rows = io.StringIO(newline="")
     csv.writer(rows, lineterminator="\n").writerows([("key", "reason"), *report.failures])
-    text = rows.getvalue().encode("utf-8", "surrogateescape")
+    text = rows.getvalue().encode("utf-8", "backslashreplace")
     write_bytes(writer.path / FAILURES, text)
     write_json(writer.path / DONE, {"source": str(source), "stored": report.stored, "failures": len(report.failures)})
     if report.failures:
@@ -50,21 +51,26 @@ def recorded(writer: StoreWriter, source: Path) -> Iterator[ImportReport]:
         )
 
 
+class _RateColumn(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.0f}/s" if task.speed else "")
+
+
 def with_progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     """Pass items on under a transient bar with count, rate and remaining time, on standard error."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
+        _RateColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total, rate="")
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
         for item in items:
             yield item
-            speed = progress.tasks[0].speed
-            progress.update(task, advance=1, rate=f"{speed:.0f}/s" if speed else "")
+            progress.advance(task)
 
 
 def as_float(array: Array) -> Array:

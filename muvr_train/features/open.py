@@ -75,7 +75,7 @@ def source_digest(source: Path) -> str:
     while pending:
         folder, depth = pending.pop()
         for entry in os.scandir(folder):
-            status = entry.stat()
+            status = entry.stat(follow_symlinks=os.path.exists(entry.path))  # a broken link is reported by the import
             if entry.is_dir() and depth == 0:
                 pending.append((Path(entry.path), 1))
             else:
@@ -88,7 +88,11 @@ def source_digest(source: Path) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise DataError(f"The cache folder cannot be written: {error}. Set MUVR_TRAIN_CACHE to another one.") from error
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
