@@ -52,7 +52,7 @@ def make_toy(root: Path, dim: int = DIM, seed: int = 0) -> tuple[Path, Path]:
                 queries.append({**entry, "prompt_en": f"find topic {topic}"})
                 relations = {"pos_all": matches, "independent": distractors, "hard_independent": hard}
                 lists.append({"query_id": query, "rel_lists": {k: {"id_list": v} for k, v in relations.items()}})
-                text = (vector + rng.standard_normal(dim))[None].astype(np.float32)
+                text = (0.5 * vector + rng.standard_normal(dim))[None].astype(np.float32)
                 with (folder / f"t{topic}q{i}_query_dict.pkl").open("wb") as file:
                     pickle.dump({"query_prompt": text, "tags": {}}, file)
         target = annotations / partition

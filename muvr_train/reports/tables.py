@@ -71,7 +71,7 @@ def print_tables(
     console.print(partition_table(named, references))
     console.print(recall_table(named, ks))
     for line in count_lines(next(iter(named.values()))):
-        console.print(line)
+        console.print(line, soft_wrap=True)
 
 
 def _pair(metrics: Mapping[str, float]) -> str:

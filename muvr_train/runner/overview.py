@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 from rich.console import Console
@@ -9,6 +10,8 @@ from rich.table import Table
 
 from muvr_train.benchmarks.types import SPLITS, Benchmark
 from muvr_train.features.store import FeatureStore
+
+MOST_WARNINGS = 4
 
 
 def encoder_name(store: FeatureStore) -> str:
@@ -27,7 +30,7 @@ def print_overview(
     precision: str,
 ) -> None:
     """Print corpus, encoder, sizes, leakage check, device and precision to stderr."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
     dims, name = store.dims, encoder_name(store)
     table = Table(show_header=False, title="run", title_justify="left")
     table.add_row("corpus", corpus)
@@ -46,5 +49,8 @@ def print_overview(
     table.add_row("device", device)
     table.add_row("precision", precision)
     console.print(table)
-    for warning in benchmark.warnings:
-        console.print(f"[yellow]annotation:[/] {warning}", highlight=False)
+    for warning in benchmark.warnings[:MOST_WARNINGS]:
+        console.print(f"[yellow]annotation:[/] {warning}", highlight=False, soft_wrap=True)
+    if len(benchmark.warnings) > MOST_WARNINGS:
+        more = len(benchmark.warnings) - MOST_WARNINGS
+        console.print(f"[yellow]annotation:[/] {more} more oddities; all are in results.json under annotation_warnings")

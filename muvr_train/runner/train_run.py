@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def train(cfg: DictConfig) -> dict[str, float]:
     """
     folder = claim_folder(cfg)
     torch.manual_seed(cfg.seed)
+    quiet_lightning()
     device = pick_device(cfg)
     data = open_data(cfg, device)
     model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
@@ -74,6 +76,16 @@ def claim_folder(cfg: DictConfig) -> Path:
         temporary.symlink_to(folder.name)
         os.replace(temporary, latest)
     return folder
+
+
+def quiet_lightning() -> None:
+    """Keep Lightning's notices about hardware and its own products out of the log; warnings stay."""
+    for name in ("pytorch_lightning", "lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=DeprecationWarning)
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    warnings.filterwarnings("ignore", message=".*not resumable.*")
 
 
 def pick_device(cfg: DictConfig) -> str:
