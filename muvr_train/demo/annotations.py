@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from muvr_train.demo.plan_topics import HARD
+from muvr_train.demo.plan_base import HARD
 from muvr_train.demo.scenario import Plan, Topic, Video
 from muvr_train.demo.spec import FPS
 

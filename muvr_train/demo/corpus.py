@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from muvr_train.demo.annotations import write_annotations
@@ -60,8 +60,8 @@ def build_demo(size: str = "default", cache: Path | None = None, seed: int = 0, 
 
 def corpus_name(plan: Plan) -> str:
     """`<size>-v<version>-<hash of the plan and of how it is drawn>`."""
-    facts = [VERSION, FRAME_SIZE, FPS, CODEC_OPTIONS, asdict(plan)]
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    facts = [VERSION, FRAME_SIZE, FPS, sorted(CODEC_OPTIONS.items()), plan]
+    digest = hashlib.sha256(repr(facts).encode()).hexdigest()
     return f"{plan.size}-v{VERSION}-{digest[:10]}"
 
 
@@ -103,7 +103,9 @@ def _render(videos: list[Video], folder: Path, workers: int) -> None:
 
 def _rendered(videos: list[Video], folder: Path, workers: int) -> Iterator[None]:
     if workers == 0:
-        yield from (render_video(video, folder) for video in videos)
+        for video in videos:
+            render_video(video, folder)
+            yield
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent) as pool:
@@ -114,4 +116,9 @@ def _follow_parent() -> None:
     """End this worker when the process that started it is gone, even if that was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)

@@ -89,7 +89,7 @@ def _colour_matrix(look: Look) -> tuple[float, ...]:
 def _tone_table(look: Look) -> list[int]:
     levels = (np.arange(256) / 255) ** look.gamma
     levels = (levels - 0.5) * look.contrast + 0.5 + look.brightness
-    return (levels * 255).clip(0, 255).round().astype(int).tolist() * 3
+    return [round(float(level)) for level in (levels * 255).clip(0, 255)] * 3
 
 
 def _finish(frame: Image.Image, look: Look, matrix: tuple[float, ...], table: list[int]) -> Image.Image:
@@ -157,8 +157,7 @@ def draw_card(number: int) -> Image.Image:
                 [80 - radius, 55 - radius, 80 + radius, 55 + radius], outline=vary(rng, ground, 40), width=width
             )
     r = rng.randint(18, 27)
-    badge = rng.choice([draw.ellipse, draw.rectangle, draw.rounded_rectangle])
-    badge([80 - r, 46 - r, 80 + r, 46 + r], fill=bright)
+    draw.rounded_rectangle([80 - r, 46 - r, 80 + r, 46 + r], radius=rng.choice([0, 8, r]), fill=bright)
     draw.regular_polygon((80, 46, r * 0.6), rng.randint(3, 7), rotation=rng.randint(0, 90), fill=ink)
     _letters(draw, rng, 24, 86, 112, ink)
     _letters(draw, rng, 48, 102, 64, bright)

@@ -37,11 +37,10 @@ OUTLINE = (24, 22, 26)
 
 
 def _car(d: Draw, s: float, c: Colour, r: Random) -> None:
+    glass = vary(r, (170, 195, 210))
     d.rounded_rectangle([0, 0.45 * s, s, 0.75 * s], radius=0.08 * s, fill=c)
     d.polygon([(0.2 * s, 0.45 * s), (0.32 * s, 0.22 * s), (0.68 * s, 0.22 * s), (0.84 * s, 0.45 * s)], fill=c)
-    d.polygon(
-        [(0.3 * s, 0.43 * s), (0.37 * s, 0.28 * s), (0.64 * s, 0.28 * s), (0.72 * s, 0.43 * s)], fill=(170, 195, 210)
-    )
+    d.polygon([(0.3 * s, 0.43 * s), (0.37 * s, 0.28 * s), (0.64 * s, 0.28 * s), (0.72 * s, 0.43 * s)], fill=glass)
     for x in (0.22, 0.76):
         d.ellipse([(x - 0.12) * s, 0.62 * s, (x + 0.12) * s, 0.86 * s], fill=OUTLINE)
 
@@ -67,9 +66,10 @@ def _person(d: Draw, s: float, c: Colour, r: Random) -> None:
 
 
 def _dog(d: Draw, s: float, c: Colour, r: Random) -> None:
+    ear = vary(r, OUTLINE, 16)
     d.ellipse([0.12 * s, 0.4 * s, 0.76 * s, 0.7 * s], fill=c)
     d.ellipse([0.64 * s, 0.22 * s, 0.96 * s, 0.52 * s], fill=c)
-    d.polygon([(0.68 * s, 0.28 * s), (0.64 * s, 0.1 * s), (0.8 * s, 0.24 * s)], fill=OUTLINE)
+    d.polygon([(0.68 * s, 0.28 * s), (0.64 * s, 0.1 * s), (0.8 * s, 0.24 * s)], fill=ear)
     for x in (0.2, 0.32, 0.58, 0.68):
         d.line([(x * s, 0.6 * s), (x * s, 0.9 * s)], fill=c, width=int(0.07 * s))
     d.line([(0.14 * s, 0.5 * s), (0.02 * s, 0.28 * s)], fill=c, width=int(0.06 * s))
@@ -118,7 +118,7 @@ def _object(shape: str, d: Draw, s: float, c: Colour) -> None:
         _polygon(d, s, c, [(0.5 + q * sin(i * pi / 5), 0.5 - q * cos(i * pi / 5)) for i, q in enumerate(radii)])
     elif shape == "ring":
         d.ellipse([0.03 * s, 0.03 * s, 0.97 * s, 0.97 * s], fill=c, outline=OUTLINE, width=edge)
-        d.ellipse([0.3 * s, 0.3 * s, 0.7 * s, 0.7 * s], fill=(0, 0, 0, 0), outline=OUTLINE, width=edge)  # type: ignore[arg-type]
+        d.ellipse([0.3 * s, 0.3 * s, 0.7 * s, 0.7 * s], fill=(0, 0, 0, 0), outline=OUTLINE, width=edge)
     elif shape == "cross":
         a, b = 0.33, 0.67
         outer = [

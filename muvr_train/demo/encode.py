@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from muvr_train.demo.spec import FPS, FRAME_SIZE
@@ -25,7 +26,7 @@ def write_video(path: Path, frames: Iterable[Image.Image]) -> None:
             stream.pix_fmt = "yuv420p"
             stream.codec_context.thread_count = 1
             for frame in frames:
-                container.mux(stream.encode(av.VideoFrame.from_image(frame)))
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(np.asarray(frame), format="rgb24")))
             container.mux(stream.encode(None))
         part.replace(path)
     finally:

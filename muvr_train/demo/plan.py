@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from muvr_train.demo.plan_base import HARD, Facts
 from muvr_train.demo.plan_parts import make_rng
-from muvr_train.demo.plan_topics import HARD, KINDS, Facts, unrelated_shots
+from muvr_train.demo.plan_topics import KINDS, unrelated_shots
 from muvr_train.demo.scenario import Plan, Shot, Topic, Video
 from muvr_train.demo.spec import (
     CARD_FRAMES,
