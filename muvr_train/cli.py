@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from muvr_train.config_checks import check_values
 from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.preflight import runs
-from muvr_train.preflight.compose import Composer, missing_keys, one_line, variants
+from muvr_train.preflight.compose import Composer, missing_keys, one_line
 from muvr_train.preflight.quoting import quote_override, quote_value, split_override
 
 
@@ -151,17 +151,14 @@ def check(composer: Composer, texts: list[str], multirun: bool) -> list[DictConf
             raise ConfigError(
                 f"{override.input_line} has several values: add -m to run them in turn, or put a list in brackets"
             )
-    composer.check_names(overrides)
-    configs = []
-    for variant in variants(overrides):
-        cfg = composer.compose(variant)
+    configs = composer.configs(overrides)
+    for cfg in configs:
         try:
             if absent := missing_keys(cfg):
                 raise ConfigError(f"{absent[0]} must be given: add {absent[0]}=...")
             check_values(cfg)
         except OmegaConfBaseException as error:
             raise ConfigError(one_line(error)) from error
-        configs.append(cfg)
     return configs
 
 

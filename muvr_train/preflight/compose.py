@@ -5,6 +5,7 @@ Nothing here imports torch, so that a mistake is answered in a fraction of a sec
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +26,9 @@ from omegaconf.errors import OmegaConfBaseException
 from muvr_train.errors import ConfigError
 from muvr_train.preflight.names import hint, nearest_keys, nearest_names
 
-MOST_VARIANTS = 24
+MOST_GROUP_VARIANTS = 8
+"""Composing takes about a tenth of a second; the rest of a large sweep is checked when its jobs start."""
+MOST_VALUES = 100
 
 
 class Composer:
@@ -93,35 +96,62 @@ class Composer:
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(one_line(error)) from error
 
-    def check_names(self, overrides: list[Override]) -> None:
-        """Check that every group option and every key exists, in groups of groups and in sweeps too.
+    def configs(self, overrides: list[Override]) -> list[DictConfig]:
+        """Compose with the first value of every sweep, then with each other value of one sweep at a time.
 
         Raises:
-            ConfigError: one does not; the nearest that does is named.
+            ConfigError: an option or a key does not exist; the nearest that does is named. Or Hydra refuses.
         """
+        for override in overrides:
+            if self.options(override.key_or_group) is not None:
+                self._check_options(override)
+        try:
+            return self._compose_sweeps(overrides)
+        except ConfigError:
+            self._check_keys(overrides)
+            raise
+
+    def _compose_sweeps(self, overrides: list[Override]) -> list[DictConfig]:
+        swept = [override for override in overrides if override.is_sweep_override()]
+        groups = [override for override in swept if self.options(override.key_or_group) is not None]
+        found = [self.compose(texts) for texts in variants(overrides, groups)[:MOST_GROUP_VARIANTS]]
+        for override in swept:
+            if override in groups:
+                continue
+            for value in sweep_values(override)[1 : MOST_VALUES + 1]:
+                cfg = copy.deepcopy(found[0])
+                (single,) = self.parse([f"{override.get_key_element()}={value}"])
+                OmegaConf.update(cfg, single.key_or_group, single.value(), force_add=not _changes(override))
+                found.append(cfg)
+        return found
+
+    def _check_keys(self, overrides: list[Override]) -> None:
         groups = [override for override in overrides if self.options(override.key_or_group) is not None]
-        for override in groups:
-            self._check_options(override)
-        changing = [o for o in overrides if o.type is OverrideType.CHANGE and self.options(o.key_or_group) is None]
+        changing = [override for override in overrides if _changes(override) and override not in groups]
         structural = [o for o in overrides if not o.is_delete() and o not in changing]
         known: set[str] = set()
-        for texts in variants(structural):
+        for texts in variants(structural, [o for o in groups if o.is_sweep_override()])[:MOST_GROUP_VARIANTS]:
             known |= set(dotted_keys(self.compose(texts)))
         for override in changing:
             self._check_key(override, known)
 
     def _check_options(self, override: Override) -> None:
         group = override.key_or_group
-        if override.is_delete() or override.value() is None or isinstance(override.value(), dict):
+        if override.is_delete() or isinstance(override.value(), dict):
             return
-        if not override.is_sweep_override() or override.is_discrete_sweep():
-            for option in (name for value in sweep_values(override) for name in _names(value)):
-                if option != "null" and not self.loader.repository.config_exists(f"{group}/{option}"):
-                    there = self.options(group) or []
-                    raise ConfigError(
-                        f"{group}={option}: there is no such option{hint(nearest_names(option, there))} "
-                        f"({group} can be {', '.join(there)})"
-                    )
+        if override.value() is None:
+            raise ConfigError(f"{group}=null is no choice: leave it out, or take the group away with ~{group}")
+        value = override.value()
+        chosen = (
+            sweep_values(override) if override.is_sweep_override() else value if isinstance(value, list) else [value]
+        )
+        there = self.options(group) or []
+        for option in (name for item in chosen for name in _names(str(item))):
+            if option.startswith("_") or not self.loader.repository.config_exists(f"{group}/{option}"):
+                raise ConfigError(
+                    f"{group}={option}: there is no such option{hint(nearest_names(option, there))} "
+                    f"({group} can be {', '.join(there)})"
+                )
 
     def _check_key(self, override: Override, known: set[str]) -> None:
         key = override.key_or_group
@@ -146,27 +176,32 @@ def _names(value: str) -> list[str]:
 
 
 def sweep_values(override: Override) -> list[str]:
-    """List the values of a setting as texts: one, or those of a sweep (the lower end of an interval)."""
+    """List the values of a sweep as texts (of an interval its lower end); one empty text where there is no sweep."""
     if override.is_discrete_sweep():
         return [str(value) for value in override.sweep_string_iterator()]
     if override.is_interval_sweep():
         return [str(override.value().start)]  # type: ignore[union-attr]
-    return [override.get_value_element_as_str()]
+    return [""]
 
 
-def variants(overrides: list[Override]) -> list[list[str]]:
-    """Expand sweeps for checking: every value once, the other sweeps at their first value (at most MOST_VARIANTS)."""
-    lines = [str(override.input_line) for override in overrides]
-    expanded: dict[int, list[str]] = {}
+def variants(overrides: list[Override], swept: list[Override]) -> list[list[str]]:
+    """Write settings with single values: all sweeps at their first value, then each other value of those in `swept`."""
+    firsts = [single(override, sweep_values(override)[0]) for override in overrides]
+    result = [firsts]
     for place, override in enumerate(overrides):
-        if override.is_sweep_override():
-            start = lines[place].partition("=")[0]
-            expanded[place] = [f"{start}={value}" for value in sweep_values(override)]
-            lines[place] = expanded[place][0]
-    result = [lines]
-    for place, texts in expanded.items():
-        result += [[*lines[:place], text, *lines[place + 1 :]] for text in texts[1:]]
-    return result[:MOST_VARIANTS]
+        if override in swept:
+            others = [single(override, value) for value in sweep_values(override)[1:]]
+            result += [[*firsts[:place], text, *firsts[place + 1 :]] for text in others]
+    return result
+
+
+def single(override: Override, value: str) -> str:
+    """Write a setting with one value of its sweep, or as it is where it is no sweep."""
+    return f"{override.get_key_element()}={value}" if override.is_sweep_override() else str(override.input_line)
+
+
+def _changes(override: Override) -> bool:
+    return override.type is OverrideType.CHANGE
 
 
 def dotted_keys(node: Any, start: str = "") -> list[str]:

@@ -47,4 +47,7 @@ def hint(names: list[str]) -> str:
 
 
 def _likeness(a: str, b: str) -> float:
-    return SequenceMatcher(None, a.lower(), b.lower()).ratio()
+    """Rate from 0 to 1; a beginning of three letters or more counts as much as a slip."""
+    a, b = a.lower(), b.lower()
+    start = 0.7 if len(a) > 2 and b.startswith(a) else 0.0
+    return max(start, SequenceMatcher(None, a, b).ratio())

@@ -108,11 +108,8 @@ def refuse_second_run(folder: Path) -> None:
         ConfigError: the folder holds a run.
     """
     if rank() == 0 and (folder / "config.yaml").exists():
-        resume = (
-            f"resume_from={folder}" if (folder / "last.ckpt").exists() else "(it has no checkpoint to continue from)"
-        )
         raise ConfigError(
-            f"run={folder.name}: {folder} holds a run already: choose another run=, or continue it with {resume}"
+            f"run={folder.name}: {folder} holds a run. Choose another run=, or continue it: resume_from={folder}"
         )
 
 

@@ -1,0 +1,132 @@
+"""Every kind of mistake in a setting: one clear message, exit code 2, and nothing heavy imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muvr_train import cli
+from muvr_train.errors import ConfigError
+
+Start = Callable[..., Any]
+HEAVY = {"torch", "pytorch_lightning", "timm", "open_clip", "wandb", "decord", "numpy"}
+
+TRAIN = [
+    (["experiment=nope"], ["experiment=nope", "s2vs_evaclip", "zero_shot"]),
+    (["experiment=s2vs_evaclp"], ["experiment=s2vs_evaclp", "did you mean 's2vs_evaclip'"]),
+    (["model.lrr=1"], ["model.lrr", "did you mean 'optimizer.lr'"]),
+    (["optimizer.lrr=1"], ["optimizer.lrr", "did you mean 'optimizer.lr'"]),
+    (["batch.topics=3"], ["batch.topics", "did you mean 'data.batch.topics'"]),
+    (["data.batch={topic: 3}"], ["data.batch.topic", "did you mean 'data.batch.topics'"]),
+    (["monitor=x"], ["monitor", "did you mean 'trainer.monitor'"]),
+    (["experimnt=s2vs_evaclip"], ["experimnt", "did you mean 'experiment'"]),
+    (["hydra/launcher=nope"], ["hydra/launcher=nope", "basic"]),
+    (["logger=nope"], ["logger=nope", "csv", "wandb"]),
+    (["trainer=cpuu"], ["trainer=cpuu", "did you mean 'cpu'"]),
+    (["data=_batches"], ["data=_batches"]),
+    (["s2vs_evaclip"], ["cannot read 's2vs_evaclip'", "key=value"]),
+    (["model.x=[1"], ["cannot read 'model.x=[1'"]),
+    (["debug=null"], ["debug=null", "~debug"]),
+    (["trainer.monitor=val/muvr_base/tv/mean/mAPP"], ["trainer.monitor", "did you mean 'mAP'"]),
+    (["trainer.monitor=val/muvr/tv/mean/mAP"], ["trainer.monitor", "did you mean 'muvr_base'"]),
+    (["trainer.monitor=loss"], ["trainer.monitor", "val/muvr_base/tv/mean/mAP"]),
+    (["trainer.monitor=val/muvr_base/v/mean/recall@3"], ["'recall@3'", "recall@200"]),
+    (["benchmark.modes=[v]", "trainer.monitor=val/muvr_base/tv/mean/mAP"], ["trainer.monitor", "'tv'"]),
+    (["trainer.precision=bf16"], ["trainer.precision=bf16", "did you mean 'bf16-mixed'"]),
+    (["trainer.max_epochs=-1"], ["trainer.max_epochs=-1", ">= 0"]),
+    (["optimizer.lr=-1e-3"], ["optimizer.lr=-0.001", "> 0"]),
+    (["optimizer.lr=nan"], ["optimizer.lr=nan"]),
+    (["optimizer.lr=fast"], ["optimizer.lr=fast"]),
+    (["optimizer.betas=[0.9]"], ["optimizer.betas=[0.9]", "2"]),
+    (["on_missing=offical"], ["on_missing=offical", "did you mean 'official'"]),
+    (["residency=disk"], ["residency=disk", "mmap | ram | gpu"]),
+    (["benchmark.modes=[v,x]"], ["benchmark.modes=['v', 'x']", "v | t | tv"]),
+    (["benchmark.modes=v"], ["benchmark.modes=v", "list"]),
+    (["benchmark.split=dev"], ["benchmark.split=dev", "train"]),
+    (["benchmark.gallery=all"], ["benchmark.gallery=all", "full"]),
+    (["benchmark.ks=[0]"], ["benchmark.ks=[0]"]),
+    (["benchmark.ks=[1,1]"], ["benchmark.ks=[1, 1]", "different"]),
+    (["data.fractions=[0.5,0.5,0.5]"], ["data.fractions", "sum to 1"]),
+    (["data.augment.reverse=2"], ["data.augment.reverse=2", "0 to 1"]),
+    (["data.size=huge"], ["data.size=huge", "tiny | default"]),
+    (["seed=-1"], ["seed=-1"]),
+    (["run=../x"], ["run=../x", "checkpoints/"]),
+    (["data=folder"], ["data=folder", "benchmark=copies"]),
+    (["experiment=s2vs_self_supervised"], ["data.videos=DIR"]),
+    (["experiment=s2vs_self_supervised", "data=demo"], ["benchmark=copies", "data=folder"]),
+    (["data=muvr"], ["data.annotations"]),
+    (["data=muvr", "data.annotations=a"], ["data.features=STORE"]),
+    (["fusion._target_=my_hed.MyHead"], ["fusion._target_=my_hed.MyHead", "'my_hed'"]),
+    (["--config-dir", "nowhere"], ["--config-dir nowhere"]),
+    (["resume_from=checkpoints/nope"], ["resume_from=checkpoints/nope"]),
+    (["optimizer.lr=1e-3,1e-4"], ["optimizer.lr=1e-3,1e-4", "-m"]),
+    (["-m", "optimizer.lr=1e-3,-1"], ["optimizer.lr=-1"]),
+    (["-m", "model=s2vs,chamferr"], ["model=chamferr", "did you mean 'chamfer'"]),
+    (["-m", "experiment=zero_shot,s2vs_evaclip", "model.nothing=1,2"], ["model.nothing"]),
+    (["-m", "seed=1,2", "resume_from=x"], ["resume_from", "-m"]),
+    (["data.kind=${nope}"], ["nope"]),
+]
+
+EVALUATE = [
+    ([], ["ckpt_path=", "model=frame_max"]),
+    (["model=frame_mx"], ["model=frame_mx", "did you mean 'frame_max'"]),
+    (["ckpt_path=nope.ckpt"], ["ckpt_path=nope.ckpt"]),
+    (["ckpt_path=x.ckpt", "model=frame_max"], ["model=", "ckpt_path="]),
+    (["ckpt_path=x.ckpt", "fusion=mean"], ["fusion=", "ckpt_path="]),
+    (["model=frame_max", "optimizer.lr=1"], ["optimizer.lr"]),
+    (["model=frame_max", "on_missing=ignore"], ["on_missing=ignore", "official"]),
+    (["model=frame_max", "benchmark.mode=[v]"], ["benchmark.mode", "did you mean 'benchmark.modes'"]),
+]
+
+
+CASES = [("train.py", *case) for case in TRAIN] + [("evaluate.py", *case) for case in EVALUATE]
+IN_PROCESSES = [CASES[n] for n in (0, 2, 9, 12, 15, 20, 22, 35, 44, 47, 49, 52, 53, 55)]
+
+
+def as_id(value: object) -> str | None:
+    return "+".join(value) if isinstance(value, list) else None
+
+
+@pytest.mark.parametrize(("program", "args", "said"), CASES, ids=as_id)
+def test_a_mistake_is_named(
+    program: str, args: list[str], said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(ConfigError) as caught:
+        cli.prepare(args, program.removesuffix(".py"))
+    message = str(caught.value)
+    assert [part for part in said if part not in message] == []
+    assert "\n" not in message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("program", "args", "said"), IN_PROCESSES, ids=as_id)
+def test_a_mistake_ends_at_once_with_one_message(
+    program: str, args: list[str], said: list[str], start: Start, tmp_path: Path
+) -> None:
+    ended = start(program, *args)
+    assert ended.code == 2, ended.err
+    assert ended.err.startswith("error: ")
+    assert len(ended.err.splitlines()) == 1
+    assert [part for part in said if part not in ended.err] == []
+    assert ended.out == ""
+    assert not ended.imported & HEAVY
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_traceback_is_shown_on_request(start: Start) -> None:
+    ended = start("train.py", "experiment=nope", env={"MUVR_TRAIN_DEBUG": "1"})
+    assert ended.code == 1
+    assert "Traceback" in ended.err
+    assert "ConfigError: experiment=nope" in ended.err
+
+
+def test_an_unknown_flag_is_refused(start: Start) -> None:
+    ended = start("train.py", "--nope")
+    assert ended.code == 2
+    assert "--nope" in ended.err
