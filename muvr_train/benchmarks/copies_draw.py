@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from muvr_train.benchmarks.copies_recipes import Edit, Piece, Recipe
@@ -11,6 +12,8 @@ from muvr_train.errors import ConfigError
 
 NAME = "copies"
 CARDS = 4
+CHANNELS = 6
+"""Overlays of a split: unrelated videos share them, as uploads of one channel do."""
 WORDS = (
     "BREAKING",
     "LIVE",
@@ -71,7 +74,11 @@ def draw_views(name: str, train: list[str], seed: int, settings: CopiesSettings)
         hosts = _others(rng, train, name, 1)
         if hosts and rng.random() < 0.25:
             edits = (*edits, inset(rng, hosts[0], draw_segment(rng, 0.3, 0.6)))
-        made.append(Recipe(key, _carded(rng, "train", [Piece(name, 0.0, 1.0, frames, edits)], settings), f"view{view}"))
+        made.append(
+            Recipe(
+                key, _finished(rng, "train", [Piece(name, 0.0, 1.0, frames, edits)], seed, settings, 0.6), f"view{view}"
+            )
+        )
     return made
 
 
@@ -83,17 +90,24 @@ def draw_held_out(
     for name in names:
         for number in range(settings.queries):
             rng = Random(f"{seed}/{name}/query{number}")
-            start, stop = draw_segment(rng, 0.25, 0.5)
+            start, stop = draw_segment(rng, 0.2, 0.4)
             piece = Piece(name, start, stop, settings.query_frames, strong_edits(rng, settings.query_frames))
-            queries.append(Recipe(f"{NAME}/{name}@query{number}", _carded(rng, split, [piece], settings)))
+            queries.append(Recipe(f"{NAME}/{name}@query{number}", _finished(rng, split, [piece], seed, settings, 0.6)))
             for copy in range(settings.copies):
                 pieces = _untrimmed(rng, name, jitter_segment(rng, start, stop), names, settings, edited=copy > 0)
-                database.append(Recipe(f"{NAME}/{name}@copy{number}-{copy}", _carded(rng, split, pieces, settings)))
+                database.append(
+                    Recipe(
+                        f"{NAME}/{name}@copy{number}-{copy}",
+                        _finished(rng, split, pieces, seed, settings, 0.5 if copy else 0.0),
+                    )
+                )
         for number in range(settings.distractors):
             rng = Random(f"{seed}/{name}/distractor{number}")
             pieces = [_filler(rng, other, settings) for other in _others(rng, names, name, _most_fillers(names))]
             if pieces:
-                database.append(Recipe(f"{NAME}/{name}@distractor{number}", _carded(rng, split, pieces, settings)))
+                database.append(
+                    Recipe(f"{NAME}/{name}@distractor{number}", _finished(rng, split, pieces, seed, settings, 0.5))
+                )
     return queries, database
 
 
@@ -124,10 +138,16 @@ def _others(rng: Random, names: list[str], name: str, count: int) -> list[str]:
     return rng.sample(unrelated, min(count, len(unrelated)))
 
 
-def _carded(rng: Random, split: str, pieces: list[Piece], settings: CopiesSettings) -> tuple[Piece, ...]:
+def _finished(
+    rng: Random, split: str, pieces: Sequence[Piece], seed: int, settings: CopiesSettings, branded: float
+) -> tuple[Piece, ...]:
+    """Put a channel's overlay over the whole video with probability `branded`, and a title card before it if wanted."""
+    if rng.random() < branded:
+        overlay = draw_channel(Random(f"{seed}/{split}/channel{rng.randrange(CHANNELS)}"))
+        pieces = [replace(piece, edits=(*piece.edits, *overlay)) for piece in pieces]
     if settings.intros and rng.random() < 0.6:
         card = Piece(f"{split}{rng.randrange(CARDS)}", 0.0, 1.0, settings.card_frames, card=True)
-        return (card, *pieces)
+        pieces = [card, *pieces]
     return tuple(pieces)
 
 
@@ -159,18 +179,17 @@ def strong_edits(rng: Random, frames: int) -> tuple[Edit, ...]:
         edits.append(_shuffle(rng, frames))
     shape = rng.random()
     if shape < 0.6:
-        edits.append(_crop(rng, 0.45, 0.8))
+        edits.append(_crop(rng, 0.35, 0.7))
     elif shape < 0.85:
-        edits.append(Edit("pad", {"scale": _draw(rng, 0.5, 0.75), "blur": 0.08}))
+        edits.append(Edit("pad", {"scale": _draw(rng, 0.4, 0.65), "blur": 0.08}))
     if rng.random() < 0.5:
         edits.append(Edit("flip"))
     if rng.random() < 0.8:
-        edits.append(_colour(rng, 0.55))
+        edits.append(_colour(rng, 0.65))
     if rng.random() < 0.4:
-        edits.append(Edit("blur", {"radius": _draw(rng, 0.008, 0.025)}))
-    edits.extend(_overlays(rng, 0.5))
+        edits.append(Edit("blur", {"radius": _draw(rng, 0.01, 0.04)}))
     if rng.random() < 0.6:
-        edits.append(Edit("compress", {"quality": rng.randint(5, 30)}))
+        edits.append(Edit("compress", {"quality": rng.randint(5, 25)}))
     return tuple(edits)
 
 
@@ -181,7 +200,6 @@ def mild_edits(rng: Random) -> tuple[Edit, ...]:
         edits.append(_crop(rng, 0.75, 0.95))
     if rng.random() < 0.5:
         edits.append(_colour(rng, 0.25))
-    edits.extend(_overlays(rng, 0.25))
     if rng.random() < 0.5:
         edits.append(Edit("compress", {"quality": rng.randint(25, 60)}))
     return tuple(edits)
@@ -210,16 +228,17 @@ def _colour(rng: Random, strength: float) -> Edit:
     return Edit("colour", {**settings, "warmth": _draw(rng, -strength / 2, strength / 2)})
 
 
-def _overlays(rng: Random, chance: float) -> list[Edit]:
-    edits = []
-    if rng.random() < chance:
+def draw_channel(rng: Random) -> tuple[Edit, ...]:
+    """Draw what a channel puts over all of its videos: a bar with text, a logo, or both."""
+    kind, edits = rng.randrange(3), []
+    if kind != 1:
         colours = {"ink": _rgb(rng), "paper": _rgb(rng)}
-        size = {"height": _draw(rng, 0.1, 0.22), "top": _draw(rng, 0.0, 0.78)}
+        size = {"height": _draw(rng, 0.12, 0.25), "top": rng.choice((0.0, 1.0))}
         edits.append(Edit("text_bar", {"text": " ".join(rng.sample(WORDS, 3)), **size, **colours}))
-    if rng.random() < chance:
-        place = {"left": _draw(rng, 0.0, 0.75), "top": _draw(rng, 0.0, 0.75), "size": _draw(rng, 0.12, 0.3)}
+    if kind != 0:
+        place = {"left": rng.choice((0.05, 0.75)), "top": rng.choice((0.05, 0.65)), "size": _draw(rng, 0.2, 0.3)}
         edits.append(Edit("logo", {"sides": rng.randint(3, 8), **place, "ink": _rgb(rng), "paper": _rgb(rng)}))
-    return edits
+    return tuple(edits)
 
 
 def _rgb(rng: Random) -> list[int]:

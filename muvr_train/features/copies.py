@@ -8,32 +8,29 @@ import json
 import logging
 import os
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import numpy as np
 import torch
-from torch.nn import functional as F  # noqa: N812 (the name everybody knows)
 
 from muvr_train.benchmarks.copies import CopiesPlan
-from muvr_train.benchmarks.copies_recipes import Piece, Recipe
+from muvr_train.benchmarks.copies_draw import NAME
+from muvr_train.benchmarks.copies_recipes import Recipe
 from muvr_train.errors import ConfigError, DataError
-from muvr_train.features.decode import DecodeError, Frames, read_frames
-from muvr_train.features.edits import apply_edit, take, title_card
+from muvr_train.features.compose import SourceFrames, compose
+from muvr_train.features.decode import DecodeError
 from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.extract import FAILURES, Failure
 from muvr_train.features.manifest import make_manifest
 from muvr_train.features.progress import track
-from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.shards import Array, write_atomically
 from muvr_train.features.writer import StoreWriter
 
 PLAN = "copies.json"
-SOURCE_FRAMES = 48
 FLUSH_EVERY = 64  # videos that a kill can cost
 log = logging.getLogger(__name__)
 
@@ -49,93 +46,27 @@ class CopiesReport:
     failures: tuple[Failure, ...]
 
 
-class SourceFrames:
-    """Frames of sources by name, uint8 [T, h, w, 3]: evenly sampled, shrunk, the last used ones kept in memory.
-
-    Args:
-        paths: name -> video file.
-        frames: frames per source, from the centres of equal segments.
-        short_side: pixels of the short side; smaller videos stay as they are.
-        cache_mib: bound on the frames that are kept.
-    """
-
-    def __init__(
-        self, paths: Mapping[str, Path], frames: int = SOURCE_FRAMES, short_side: int = 224, cache_mib: int = 1024
-    ) -> None:
-        self.paths, self.frames, self.short_side = paths, frames, short_side
-        self._kept: OrderedDict[str, Frames] = OrderedDict()
-        self._free = cache_mib * 2**20
-        self._lock = threading.Lock()
-
-    def __call__(self, name: str) -> Frames:
-        """The frames of a source; safe in threads.
-
-        Raises:
-            DecodeError: it cannot be decoded.
-        """
-        with self._lock:
-            if name in self._kept:
-                self._kept.move_to_end(name)
-                return self._kept[name]
-            if name not in self.paths:
-                raise DecodeError(f"{name}: the plan names this source, but there is no file for it")
-            decoded = read_frames(self.paths[name], FrameSampler(self.frames), lambda x: shrink(x, self.short_side))
-            frames: Frames = decoded.frames
-            self._kept[name] = frames
-            self._free -= frames.nbytes
-            while self._free < 0 and len(self._kept) > 1:
-                self._free += self._kept.popitem(last=False)[1].nbytes
-            return frames
-
-    def manifest(self) -> dict[str, Any]:
-        """What the store records."""
-        return {"kind": "copies", "source_frames": self.frames, "short_side": self.short_side}
-
-
-def shrink(frames: Frames, short_side: int) -> Frames:
-    """Scale frames uint8 [T, H, W, 3] down (anti-aliased) to that short side; smaller ones stay as they are."""
-    height, width = frames.shape[1:3]
-    scale = short_side / min(height, width)
-    if scale >= 1:
-        return frames
-    size = (max(1, round(height * scale)), max(1, round(width * scale)))
-    x = torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2)
-    x = F.interpolate(x, size, mode="bilinear", antialias=True, align_corners=False)
-    return x.permute(0, 2, 3, 1).contiguous().numpy()
-
-
-def find_usable(sources: SourceFrames, progress: bool = True) -> tuple[list[str], list[Failure]]:
+def find_usable(
+    sources: SourceFrames, workers: int | None = None, progress: bool = True
+) -> tuple[list[str], list[Failure]]:
     """Decode every source once: the names of those that can be used, and the others with the reason."""
-    usable, failures = [], []
-    for name in track(sorted(sources.paths), len(sources.paths), "decoding sources", progress):
+
+    def reason_against(name: str) -> str | None:
         try:
             sources(name)
-            usable.append(name)
         except DecodeError as error:
-            failures.append(Failure(name, sources.paths[name], str(error)))
+            return str(error).removeprefix(f"{sources.paths[name]}: ")
+        return None
+
+    names, usable, failures = sorted(sources.paths), [], []
+    with ThreadPoolExecutor(workers or _cores(), "sources") as pool:
+        reasons = pool.map(reason_against, names)
+        for name, reason in track(zip(names, reasons, strict=True), len(names), "decoding sources", progress):
+            if reason is None:
+                usable.append(name)
+            else:
+                failures.append(Failure(f"{NAME}/{name}", sources.paths[name], reason))
     return usable, failures
-
-
-def compose(recipe: Recipe, sources: SourceFrames) -> list[Frames]:
-    """The frames of each piece of a recipe, edited; pieces may differ in size.
-
-    Raises:
-        DecodeError: a source cannot be decoded.
-    """
-    return [_compose_piece(piece, sources) for piece in recipe.pieces]
-
-
-def _compose_piece(piece: Piece, sources: SourceFrames) -> Frames:
-    if piece.card:
-        return title_card(piece.source, piece.frames)
-    frames = take(sources(piece.source), piece.start, piece.stop, piece.frames)
-    for edit in piece.edits:
-        settings = dict(edit.settings)
-        if edit.name == "inset":
-            start, stop = settings.pop("host_start"), settings.pop("host_stop")
-            settings["host"] = take(sources(settings["host"]), start, stop, len(frames))
-        frames = apply_edit(frames, edit.name, **settings)
-    return frames
 
 
 def extract_copies(
@@ -167,9 +98,10 @@ def extract_copies(
     """
     if "video" not in encoder.streams:
         raise ConfigError(f"encoder {encoder.name}: copies need its stream 'video', it has {list(encoder.streams)}")
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or _cores()
     failed = list(failures)
     with StoreWriter(out, copies_manifest(plan, sources, encoder), "float16") as writer:
+        _write_failures(writer.path / FAILURES, failed)
         _write(writer.path / PLAN, json.dumps(plan.to_json(), ensure_ascii=False))
         todo = [recipe for recipe in plan.recipes if recipe.id not in writer.done(recipe.stream)]
         stored = 0
@@ -213,6 +145,15 @@ def read_plan(store: Path) -> CopiesPlan:
         raise DataError(f"{file}: {error}") from error
 
 
+def read_failures(store: Path) -> list[Failure]:
+    """What `<store>/failures.csv` lists; nothing where there is none."""
+    file = store / FAILURES
+    if not file.is_file():
+        return []
+    with file.open(newline="", encoding="utf-8") as text:
+        return [Failure(row["id"], Path(row["path"]), row["reason"]) for row in csv.DictReader(text)]
+
+
 def _encode_all(
     recipes: list[Recipe], sources: SourceFrames, encoder: FrameEncoder, workers: int
 ) -> Iterator[tuple[Recipe, Array | DecodeError]]:
@@ -248,6 +189,10 @@ def _encode_all(
         torch.set_num_threads(threads)
 
 
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
 def _paths(recipe: Recipe, sources: SourceFrames) -> list[str]:
     """The file of the first source of a recipe that is no title card."""
     names = [name for piece in recipe.pieces for name, _, _ in piece.shown()]
@@ -255,7 +200,10 @@ def _paths(recipe: Recipe, sources: SourceFrames) -> list[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+    def write(file: IO[bytes]) -> None:
+        file.write(text.encode("utf-8"))
+
+    write_atomically(path, write)
 
 
 def _write_failures(path: Path, failures: list[Failure]) -> None:

@@ -121,7 +121,8 @@ def pad(frames: Frames, scale: float, blur: float) -> Frames:
 def speed(frames: Frames, factor: float) -> Frames:
     """Play faster (factor > 1 leaves frames out) or slower (factor < 1 repeats them)."""
     count = max(1, round(len(frames) / factor))
-    return frames[np.minimum((np.arange(count) * factor).astype(int), len(frames) - 1)]
+    chosen: Frames = frames[np.minimum((np.arange(count) * factor).astype(int), len(frames) - 1)]
+    return chosen
 
 
 def shuffle(frames: Frames, pieces: int, order: Sequence[int]) -> Frames:

@@ -1,0 +1,172 @@
+"""A folder of videos without annotation: the copies benchmark and its features, made once and kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from muvr_train.benchmarks.copies import CopiesPlan, plan_copies
+from muvr_train.benchmarks.copies_draw import NAME, CopiesSettings
+from muvr_train.benchmarks.types import Benchmark
+from muvr_train.cache import cache_root
+from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.features.compose import SourceFrames
+from muvr_train.features.copies import PLAN, extract_copies, find_usable, read_failures, read_plan
+from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.extract import FAILURES, Failure
+from muvr_train.features.listing import list_videos
+from muvr_train.features.store import FeatureStore
+
+SEED = 0
+"""The benchmark's own seed (`benchmark.seed`): it stays the same whatever `seed` a training has."""
+log = logging.getLogger(__name__)
+
+
+def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
+    """Open the copies benchmark of `data.videos`, or the store `data.features` that was made for one.
+
+    Videos that cannot be decoded are left out with a warning that names them.
+
+    Returns:
+        What the corpus is, the features, and the benchmark with its splits.
+
+    Raises:
+        ConfigError: neither videos nor features, or settings that a store was not made with.
+        DataError: no videos, too few that can be used, or a broken store.
+    """
+    fractions = [float(fraction) for fraction in cfg.data.fractions]
+    if cfg.data.features:
+        store = Path(cfg.data.features)
+        plan = read_plan(store)
+        _check_fractions(plan, fractions, store)
+    elif cfg.data.videos:
+        encoder: FrameEncoder = instantiate(cfg.encoder).to(device)
+        settings = CopiesSettings(views=cfg.data.get("views", 2), intros=bool(cfg.benchmark.get("intros", False)))
+        store, plan = _extracted(Path(cfg.data.videos), encoder, settings, fractions, cfg.benchmark.get("seed", SEED))
+    else:
+        raise ConfigError("data=folder needs data.videos=DIR (a folder of videos), or data.features=STORE made from it")
+    sizes = ", ".join(f"{len(plan.names(split))} {split}" for split in ("train", "val", "test"))
+    left_out = len(read_failures(store))
+    corpus = f"edited copies of the videos in {cfg.data.videos or store} ({sizes})"
+    benchmark = plan.benchmark()
+    if left_out:
+        warning = f"{left_out} videos of the folder cannot be used; {store / FAILURES} says why"
+        corpus += f"; {warning}"
+        benchmark = replace(benchmark, warnings=(warning,))
+    return corpus, FeatureStore(store, cfg.residency, device), benchmark
+
+
+def _extracted(
+    videos: Path, encoder: FrameEncoder, settings: CopiesSettings, fractions: list[float], seed: int
+) -> tuple[Path, CopiesPlan]:
+    """The store and plan of a folder; makes or completes them, in one process at a time."""
+    paths = dict(list_videos(videos))
+    sources = SourceFrames(paths, short_side=_short_side(encoder))
+    recipe = [sources.manifest(), encoder.manifest(), vars(settings), fractions, seed]
+    store = cache_root() / "features" / f"copies-{_digest(videos, paths, recipe)}"
+    with _locked(store.with_suffix(".lock")):
+        if (store / PLAN).is_file():
+            plan = read_plan(store)
+            failures = [failure for failure in read_failures(store) if failure.id not in _made(plan)]
+        else:
+            usable, failures = _usable(sources, videos)
+            try:
+                plan = plan_copies(usable, seed, fractions, settings)
+            except DataError as error:
+                raise DataError(f"data.videos={videos}: {error}{_names(failures)}") from error
+        if not _complete(store, plan):
+            report = extract_copies(plan, sources, encoder, store, failures)
+            if broken := [failure for failure in report.failures if failure.id in _made(plan)]:
+                raise DataError(
+                    f"data.videos={videos}: {len(broken)} of {report.total} copies could not be made: "
+                    f"{shorten([failure.id for failure in broken], 5)}; {store / FAILURES} says why. Repair the videos "
+                    "and run again (what was made is kept)"
+                )
+    return store, plan
+
+
+def _usable(sources: SourceFrames, videos: Path) -> tuple[list[str], list[Failure]]:
+    """Sources that decode, each content once; the others with the reason."""
+    usable, failures = find_usable(sources)
+    first: dict[str, str] = {}
+    twins = _equal_files({name: sources.paths[name] for name in usable})
+    for name in list(usable):
+        if name in twins and (other := first.setdefault(twins[name], name)) != name:
+            usable.remove(name)
+            failures.append(Failure(f"{NAME}/{name}", sources.paths[name], f"the same file as {other}"))
+    if failures:
+        log.warning("%d of %d videos in %s are left out%s", len(failures), len(sources.paths), videos, _names(failures))
+    if not usable:
+        raise DataError(f"data.videos={videos}: none of its {len(failures)} videos can be decoded{_names(failures)}")
+    return usable, failures
+
+
+def _equal_files(paths: Mapping[str, Path]) -> dict[str, str]:
+    """Name -> digest of the content, for files that have the size of another one."""
+    sizes: dict[int, list[str]] = {}
+    for name, path in paths.items():
+        sizes.setdefault(path.stat().st_size, []).append(name)
+    digests = {}
+    for names in sizes.values():
+        for name in names if len(names) > 1 else ():
+            digest = hashlib.sha256()
+            with paths[name].open("rb") as file:
+                while block := file.read(2**20):
+                    digest.update(block)
+            digests[name] = digest.hexdigest()
+    return digests
+
+
+def _made(plan: CopiesPlan) -> set[str]:
+    return {recipe.id for recipe in plan.recipes}
+
+
+def _complete(store: Path, plan: CopiesPlan) -> bool:
+    if not (store / "index.json").is_file():
+        return False
+    opened = FeatureStore(store)
+    return all(opened.has(recipe.id, recipe.stream) for recipe in plan.recipes)
+
+
+def _names(failures: list[Failure]) -> str:
+    if not failures:
+        return ""
+    return ": " + shorten([f"{failure.path.name} ({failure.reason})" for failure in failures], 5)
+
+
+def _check_fractions(plan: CopiesPlan, fractions: list[float], store: Path) -> None:
+    if list(plan.fractions) != fractions:
+        raise ConfigError(
+            f"data.fractions={fractions}, but {store} was split by {list(plan.fractions)}; give data.fractions="
+            f"[{','.join(str(fraction) for fraction in plan.fractions)}], or data.videos=DIR to make it anew"
+        )
+
+
+def _short_side(encoder: FrameEncoder) -> int:
+    """Half as much again as the encoder takes, so that crops keep their detail."""
+    return round(1.5 * int(getattr(encoder, "size", 224)))
+
+
+def _digest(videos: Path, paths: Mapping[str, Path], recipe: list[object]) -> str:
+    """A name for the state of a folder and everything that is done with it."""
+    files = [(name, path.stat().st_size, path.stat().st_mtime_ns) for name, path in sorted(paths.items())]
+    content = json.dumps([str(videos.resolve()), files, recipe], sort_keys=True)
+    return hashlib.sha256(content.encode("ascii")).hexdigest()[:24]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
