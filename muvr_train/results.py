@@ -26,9 +26,10 @@ class Results:
         return tuple(dict.fromkeys(str(row["mode"]) for row in self.rows))
 
     def flat(self, prefix: str) -> dict[str, float]:
-        """Name every metric `<prefix>/<benchmark>/<mode>/<partition>/<metric>`."""
+        """Name mAP, uAP and recall@k as trackers want them: `<prefix>/<benchmark>/<mode>/<partition>/<metric>`."""
         return {
             f"{prefix}/{row['benchmark']}/{row['mode']}/{row['partition']}/{name}": value
             for row in self.rows
             for name, value in row["metrics"].items()  # type: ignore[attr-defined]
+            if name in ("mAP", "uAP") or name.startswith("recall@")
         }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -113,28 +114,54 @@ def digests_of(store: FeatureStore, ids: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _extracted(cfg: DictConfig, videos: Path, device: str) -> Path:
-    from muvr_train.features.extract import extract_folder, store_name
+def extracted(cfg: DictConfig, videos: Path, device: str, texts: Mapping[str, str], text_encoder: Any = None) -> Path:
+    """Extract a folder of videos, and the texts of the queries, into the cache; give the store's folder.
+
+    Args:
+        cfg: names the frame encoder.
+        videos: the folder.
+        device: where to encode.
+        texts: query id to text.
+        text_encoder: for the texts; None takes the frame encoder's own text tower, where it has one.
+
+    Raises:
+        DataError: videos that could not be extracted (the good ones are kept).
+    """
+    from muvr_train.features.extract import extract_folder, extraction_manifest, store_name
+    from muvr_train.features.sampling import FrameSampler
+    from muvr_train.features.texts import add_texts
 
     encoder = instantiate(cfg.encoder, device=device)
+    if text_encoder is None and hasattr(encoder, "encode_texts"):
+        text_encoder = encoder
+    more = text_encoder.manifest() if text_encoder is not None and text_encoder is not encoder else {}
     out = cache_root() / "features" / store_name(videos, encoder)
-    report = extract_folder(videos, encoder, out)
-    if report.failures:
+    report = extract_folder(videos, encoder, out, more=more)
+    if not report.ok:
         raise DataError(
             f"{len(report.failures)} of {report.total} videos in {videos} could not be extracted; see "
             f"{out / 'failures.csv'}. Repair or remove them, then run again (the others are kept)"
         )
+    if text_encoder is not None:
+        add_texts(out, extraction_manifest(encoder, FrameSampler(), more), texts, text_encoder)
     return out
+
+
+def texts_of(benchmark: Benchmark) -> dict[str, str]:
+    """Collect the texts of the queries that have one, by query id."""
+    return {query.id: query.text for query in benchmark.queries if query.text}
 
 
 def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
     from muvr_train.demo.corpus import build_demo
-    from muvr_train.demo.texts import add_texts
+    from muvr_train.features.text_hash import HashTextEncoder
 
     corpus = build_demo(cfg.data.size)
     benchmark = read_muvr(corpus.annotations)
-    path = Path(cfg.data.features) if cfg.data.features else _extracted(cfg, corpus.videos, device)
-    add_texts(path, benchmark)
+    if cfg.data.features:
+        path = Path(cfg.data.features)
+    else:
+        path = extracted(cfg, corpus.videos, device, texts_of(benchmark), HashTextEncoder())
     store = open_features(path, cache_root(), cfg.residency, device)
     return f"built-in corpus, size {cfg.data.size} (shows the machinery; no claim about MUVR)", store, benchmark
 
@@ -143,7 +170,11 @@ def _open_muvr(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchma
     benchmark = read_muvr(Path(cfg.data.annotations))
     if cfg.data.features is None and cfg.data.videos is None:
         raise ConfigError("data=muvr needs data.features=STORE_OR_FOLDER, or data.videos=DIR to extract from")
-    path = Path(cfg.data.features) if cfg.data.features else _extracted(cfg, Path(cfg.data.videos), device)
+    path = (
+        Path(cfg.data.features)
+        if cfg.data.features
+        else extracted(cfg, Path(cfg.data.videos), device, texts_of(benchmark))
+    )
     store = open_features(path, cache_root(), cfg.residency, device)
     return f"MUVR layout, {cfg.data.annotations}", store, benchmark
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import os
 import uuid
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from pytorch_lightning.loggers import Logger, WandbLogger
 
@@ -57,11 +59,10 @@ class CsvLogger(Logger):
 
 def make_wandb(folder: Path, name: str, project: str, config: dict[str, Any]) -> WandbLogger:
     """Open a W&B run: offline when there is no API key, never with a prompt; a resumed run continues the same id."""
+    os.environ.setdefault("WANDB_SILENT", "true")
     import wandb
 
-    key = os.environ.get("WANDB_API_KEY") or wandb.api.api_key
-    offline = (os.environ.get("WANDB_MODE") or ("online" if key else "offline")) != "online"
-    os.environ.setdefault("WANDB_SILENT", "true")
+    wanted = os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
     id_file = folder / "wandb_id.txt"
     if not id_file.exists():
         id_file.write_text(uuid.uuid4().hex[:8], encoding="utf-8")
@@ -70,9 +71,20 @@ def make_wandb(folder: Path, name: str, project: str, config: dict[str, Any]) ->
         name=name,
         id=id_file.read_text(encoding="utf-8").strip(),
         save_dir=str(folder),
-        offline=offline,
+        offline=wanted != "online",
         resume="allow",
-        settings=wandb.Settings(console="off", mode="offline" if offline else "online"),
+        settings=wandb.Settings(console="off", mode="online" if wanted == "online" else "offline", silent=True),
     )
     logger.experiment.config.update(config, allow_val_change=True)
     return logger
+
+
+def has_wandb_key() -> bool:
+    """Whether W&B can log in without asking: an API key in the environment or in the netrc file."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname
+    try:
+        return netrc(os.environ.get("NETRC")).authenticators(host or "") is not None
+    except (FileNotFoundError, NetrcParseError):
+        return False

@@ -1,0 +1,94 @@
+"""Result files and tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from muvr_train.benchmarks.published import published_rows
+from muvr_train.reports.tables import count_lines, partition_table, print_tables, recall_table
+from muvr_train.reports.write import write_results
+from muvr_train.results import Results
+
+
+def make_results(value: float, gallery: int = 300) -> Results:
+    metrics = {"mAP": value, "uAP": value / 2, "recall@1": 0.125, "recall@500": 1.0, "MRR": 0.5}
+    rows = [
+        {
+            "benchmark": "muvr_base",
+            "mode": mode,
+            "partition": partition,
+            "metrics": metrics,
+            "counts": {"queries": 2, "database": gallery, "missing_queries": 0, "missing_database": 3},
+        }
+        for mode in ("v", "tv")
+        for partition in ("news", "dance", "mean")
+    ]
+    lines = [{"query": 'news/猫, "q"', "partition": "news", "mode": "v", "AP": value}]
+    return Results("muvr_base", rows, lines)
+
+
+def shown(renderable: object) -> str:
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(renderable)
+    return console.export_text()
+
+
+def test_results_json_and_csv_read_back(tmp_path: Path) -> None:
+    path = write_results(tmp_path / "new", make_results(0.25), {"seed": 3}, {"frame_max": make_results(0.5)})
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content["meta"]["seed"] == 3
+    assert "divisor" in content["meta"]["definitions"]["mAP"]
+    assert content["rows"][0]["metrics"]["mAP"] == 0.25
+    assert content["baselines"][0]["name"] == "frame_max"
+    assert content["baselines"][0]["rows"][5]["metrics"]["uAP"] == 0.25
+    with (tmp_path / "new" / "per_query.csv").open(encoding="utf-8", newline="") as file:
+        assert next(iter(csv.DictReader(file)))["query"] == 'news/猫, "q"'
+    assert not list((tmp_path / "new").glob(".*"))
+
+
+def test_trackers_get_the_named_metrics_only() -> None:
+    flat = make_results(0.25).flat("val")
+    assert flat["val/muvr_base/tv/mean/mAP"] == 0.25
+    assert flat["val/muvr_base/v/news/recall@500"] == 1.0
+    assert not any("MRR" in name for name in flat)
+    assert len(flat) == 6 * 4
+
+
+def test_the_partition_table_is_in_percent_with_references_below() -> None:
+    table = partition_table(
+        {"frame_max": make_results(0.5), "trained": make_results(0.75)}, published_rows("muvr_base", "tv")
+    )
+    text = shown(table)
+    lines = text.splitlines()
+    trained = next(line for line in lines if "trained" in line)
+    assert "75.0 / 37.5" in trained
+    published = next(line for line in lines if "EVA-CLIP (published" in line)
+    assert "63.1 / -" in published
+    assert "58.0 / 44.6" in published
+    assert lines.index(trained) < lines.index(published)
+
+
+def test_a_k_larger_than_the_gallery_shows_as_a_dash() -> None:
+    row = next(line for line in shown(recall_table({"x": make_results(0.5)}, [1, 500])).splitlines() if " tv " in line)
+    assert "12.5" in row
+    assert row.rstrip(" │").endswith("-")
+    wide = shown(recall_table({"x": make_results(0.5, gallery=500)}, [1, 500]))
+    assert "100.0" in wide
+
+
+def test_counts_are_shown_when_they_are_not_zero() -> None:
+    (line,) = count_lines(make_results(0.5))
+    assert "missing_database 3" in line
+    assert "missing_queries" not in line
+
+
+def test_tables_go_to_the_given_console(capsys: pytest.CaptureFixture[str]) -> None:
+    print_tables({"frame_max": make_results(0.5)}, [1])
+    captured = capsys.readouterr()
+    assert "50.0 / 25.0" in captured.out
+    assert captured.err == ""
