@@ -10,8 +10,13 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train import cli
+from muvr_train.errors import ConfigError
+from muvr_train.features.listing import list_videos
+from muvr_train.features.sampling import FrameSampler
 from muvr_train.preflight.compose import Composer
 from muvr_train.preflight.quoting import quote_override
+
+DTYPES = ("float16", "bfloat16", "float32")
 
 
 def compose(argv: list[str]) -> tuple[DictConfig, bool]:
@@ -24,18 +29,22 @@ def compose(argv: list[str]) -> tuple[DictConfig, bool]:
     extra = Path(args.config_dir) if args.config_dir else None
     cli.add_import_paths(extra)
     composer = Composer(cli.config_dir(), "extract", extra)
-    return cli.check(composer, [quote_override(text) for text in args.overrides], False)[0], args.cfg is not None
+    cfg = cli.check(composer, [quote_override(text) for text in args.overrides], False)[0]
+    FrameSampler(cfg.frames, cfg.fps)  # refuses what contradicts
+    if cfg.dtype not in DTYPES:
+        raise ConfigError(f"dtype={cfg.dtype} is not possible: choose from {', '.join(DTYPES)}")
+    return cfg, args.cfg is not None
 
 
 def run(cfg: DictConfig) -> int:
     """Extract what the config says and print the result; returns the exit code, 1 where a video failed."""
+    videos = list_videos(cfg.videos)  # before anything heavy is imported
+
     import torch
     from hydra.utils import instantiate
 
     from muvr_train.features.extract import extract_folder
-    from muvr_train.features.listing import list_videos
 
-    videos = list_videos(cfg.videos)  # before a model is built
     device = ("cuda" if torch.cuda.is_available() else "cpu") if cfg.device == "auto" else cfg.device
     report = extract_folder(
         videos,

@@ -55,7 +55,9 @@ def fps(times: Sequence[float] | NDArray[np.floating], rate: float) -> list[int]
     if np.any(np.diff(stamps) < 0) or not np.all(np.isfinite(stamps)):
         raise ValueError("time stamps must be finite and ascending")
     elapsed = stamps - stamps[0]
-    targets = np.arange(int(np.floor((elapsed[-1] + TIME_TOLERANCE) * rate)) + 1) / rate
+    last = elapsed[-1] - elapsed[-2] if len(elapsed) > 1 else 0.0  # the last frame stays as long as the one before
+    count = int(np.ceil((elapsed[-1] + last - TIME_TOLERANCE) * rate))
+    targets = np.arange(max(1, count)) / rate
     shown = np.searchsorted(elapsed, targets + TIME_TOLERANCE, side="right") - 1
     return [int(frame) for frame in np.unique(shown)]
 
