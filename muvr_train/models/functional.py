@@ -72,8 +72,9 @@ def max_product(q: Tensor, n: Tensor, block_elements: int = BLOCK_ELEMENTS) -> T
         row = [q.new_empty((len(part_q) // len_q, 0))]
         for j in range(0, count_n, step_n):
             part_n = n[j : j + step_n].reshape(-1, dim)
-            product = (part_q @ part_n.T).view(-1, len(part_n) // len_n, len_n)
-            row.append(product.amax(dim=-1).view(-1, len_q, product.shape[1]).amax(dim=1))
+            # database on the outer side: the long maximum then runs over rows, which vectorises
+            product = (part_n @ part_q.T).view(-1, len_n, len(part_q)).amax(dim=1)
+            row.append(product.view(len(product), -1, len_q).amax(dim=2).T)
         rows.append(torch.cat(row, dim=1))
     return torch.cat(rows)
 

@@ -28,7 +28,7 @@ from muvr_train.models.s2vs_index import Attention, Binarization
 from muvr_train.types import Tokens
 
 MIN_FRAMES = 4
-CHUNK_ELEMENTS = 16_000_000
+CHUNK_ELEMENTS = {"cpu": 3_000_000, "cuda": 64_000_000}
 Scored = tuple[Tensor, Tensor]
 
 
@@ -63,8 +63,8 @@ class S2VS(SimilarityNetwork):
         base: untrained scorer for `residual`: frame_max, frame_max_frames, chamfer, chamfer_max (max over regions),
             chamfer_frames; on the same whitened tokens, without the attention weights.
         mask_pooling: "all": padding never changes a score; "any": the reference's rule, under which it does.
-        pair_chunk: how many video pairs the CNN reads at once in eval mode; None = as many as fit in about 16 million
-            entries per layer. Never changes a score by more than rounding.
+        pair_chunk: how many video pairs the CNN reads at once in eval mode; None = as many as fit in about 3 million
+            entries per layer (64 million on a GPU). Never changes a score by more than rounding.
         checkpointing: train in such chunks too and recompute them in the backward pass: far less memory, slower.
     """
 
@@ -149,7 +149,8 @@ class S2VS(SimilarityNetwork):
         (_, t1, r1, _), (_, t2, r2, _) = x_q.shape, x_n.shape
         if self.pair_chunk is not None:
             return block_sizes(len(x_q), len(x_n), 1, self.pair_chunk)
-        return block_sizes(len(x_q), len(x_n), t1 * t2 * max(CHANNELS[0], r1 * r2), CHUNK_ELEMENTS)
+        limit = CHUNK_ELEMENTS.get(x_q.device.type, CHUNK_ELEMENTS["cpu"])
+        return block_sizes(len(x_q), len(x_n), t1 * t2 * max(CHANNELS[0], r1 * r2), limit)
 
     def _run(self, x_q: Tensor, x_n: Tensor, masks: Sides | None) -> Scored:
         if self.training and self.checkpointing:

@@ -52,10 +52,11 @@ class S2VSHead(nn.Module):
         Returns:
             Maps float32 [P, 1, T1', T2'] before any clipping, 0 in masked cells, and the sides that belong to them.
         """
-        x = _zero_padding(maps.contiguous(memory_format=torch.channels_last), sides)
+        x = maps if sides is None else maps.masked_fill(~_cells(sides), 0.0)
+        x = x.contiguous(memory_format=torch.channels_last)
         for position, layer in enumerate((self.conv1, self.conv2, self.conv3)):
             x, sides = self._convolve(layer, x, sides)
-            x = F.relu(_zero_padding(x, sides))
+            x = _zero_padding(x, sides).relu_()
             if self.pooling and position < 2:
                 x = F.max_pool2d(x, 2)
                 sides = None if sides is None else (self._pool_mask(sides[0]), self._pool_mask(sides[1]))
@@ -93,7 +94,8 @@ def _cells(sides: Sides) -> Tensor:
 
 
 def _zero_padding(x: Tensor, sides: Sides | None) -> Tensor:
-    return x if sides is None else x.masked_fill(~_cells(sides), 0.0)
+    """Set masked cells to 0, in place: no layer before it needs its own output in the backward pass."""
+    return x if sides is None else x.masked_fill_(~_cells(sides), 0.0)
 
 
 def _grow(mask: Tensor) -> Tensor:
