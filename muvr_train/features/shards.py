@@ -11,6 +11,7 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,6 +42,12 @@ class Shard:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @cached_property
+    def common_length(self) -> int:
+        """The number of rows T that all entries have, 0 where they differ."""
+        lengths = np.diff(self.offsets)
+        return int(lengths[0]) if (lengths == lengths[0]).all() else 0
 
     def entries(self, count: int) -> list[Array]:
         """The first `count` entries, each a view [T, R, D]."""

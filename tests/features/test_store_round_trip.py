@@ -154,6 +154,18 @@ def test_what_a_caller_does_to_a_batch_does_not_reach_the_store(tmp_path: Path, 
     assert torch.equal(store.tokens(["news/1", "news/2"]).x, kept)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_batches_of_equal_lengths_and_batches_that_only_look_so(tmp_path: Path, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    even = {f"e{n}": rng.standard_normal((3, 2, 4)).astype(dtype) for n in range(9)}
+    odd = {f"o{n}": rng.standard_normal((1 + n % 3, 2, 4)).astype(dtype) for n in range(9)}
+    for content in (even, odd, {**even, **odd}):
+        store = FeatureStore(write(tmp_path / "-".join(content), content, shard_mib=0.0002))
+        for order in (list(content)[::-2], [key for key in content if len(content[key]) == 3][::-1]):
+            expected = Tokens.pack([torch.from_numpy(content[key]).float() for key in order])
+            assert torch.equal(store.tokens(order).x, expected.x)
+
+
 def test_an_empty_batch_keeps_the_shape(tmp_path: Path) -> None:
     path = write(tmp_path / "s", ragged(3))
     for residency in ("mmap", "ram", "gpu"):
