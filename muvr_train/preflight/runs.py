@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from muvr_train.errors import ConfigError
 from muvr_train.preflight.quoting import quote_value, split_override
 
 INHERITED = ("data", "encoder", "benchmark")
+NOT_INHERITED = re.compile(r"benchmark\.split|data\.(batch|augment)\..*|data\.workers")
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def inherited_values(checkpoint: Path, composed: DictConfig, choices: list[str])
     groups = [choice.partition("=")[0] for choice in choices]
     result = []
     for key, value in (pair for group in groups for pair in _leaves(saved.get(group), f"{group}.")):
-        if key != "benchmark.split" and OmegaConf.select(composed, key, default=missing) != value:
+        if not NOT_INHERITED.fullmatch(key) and OmegaConf.select(composed, key, default=missing) != value:
             result.append(f"++{key}={grammar_text(value)}")
     return result
 

@@ -199,7 +199,14 @@ def test_resume_mistakes(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_evaluated_on_the_data_of_its_run() -> None:
     save_run(
-        "a", ["experiment=s2vs_self_supervised", "data.videos=my [clips]", "benchmark.split=val", "benchmark.ks=[1,7]"]
+        "a",
+        [
+            "experiment=s2vs_self_supervised",
+            "data.videos=my [clips]",
+            "benchmark.split=val",
+            "benchmark.ks=[1,7]",
+            "data.fractions=[0.5,0.2,0.3]",
+        ],
     )
     cfg = composed(["ckpt_path=checkpoints/a/last.ckpt"], "evaluate")
     assert (cfg.data.kind, cfg.data.videos, cfg.data.regime) == ("folder", "my [clips]", "self_supervised")
