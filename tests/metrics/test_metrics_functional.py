@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import metrics as slow
 
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.metrics.functional import average_precision, micro_average_precision, ranking_metrics
+from tests.reference import metrics as slow
 
 KS = (1, 2, 3, 5, 9)
 POLICIES = ("average", "optimistic", "pessimistic")

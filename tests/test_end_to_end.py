@@ -1,0 +1,198 @@
+"""The programs as a user runs them, on toy data in MUVR's layout, each in a process of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.toy import make_toy
+
+ROOT = Path(__file__).parents[1]
+
+
+class Workplace:
+    """A user's folder outside the repository, with toy data in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.annotations, self.features = make_toy(folder / "data")
+        self.data = ("data=muvr", f"data.annotations={self.annotations}", f"data.features={self.features}")
+
+    def call(self, program: str, *arguments: str, time_limit: float = 120) -> subprocess.CompletedProcess[str]:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+        environment |= {
+            "OMP_NUM_THREADS": "1",
+            "MUVR_TRAIN_CACHE": str(self.folder / "cache"),
+            "HOME": str(self.folder),
+        }
+        return subprocess.run(
+            [sys.executable, *([str(ROOT / program)] if program.endswith(".py") else ["-m", program]), *arguments],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=time_limit,
+        )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return Workplace(tmp_path_factory.mktemp("workplace with spaces"))
+
+
+@pytest.fixture(scope="module")
+def run(place: Workplace) -> Path:
+    done = place.call(
+        *("train.py", "experiment=s2vs_evaclip", *place.data, "run=first", "data.batch.topics=3"),
+        *("trainer.max_epochs=2", "trainer.steps_per_epoch=5", "trainer.every_n_epochs=1", "trainer=cpu"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "trained" in done.stdout
+    assert "frame_max whitened" in done.stdout
+    assert "written for evaclip" in done.stderr
+    return place.folder / "checkpoints" / "first"
+
+
+def logged(run: Path) -> dict[int, dict[str, float]]:
+    rows: dict[int, dict[str, float]] = {}
+    with (run / "metrics.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            rows.setdefault(int(row["step"]), {})[row["name"]] = float(row["value"])
+    return rows
+
+
+def test_step_0_has_the_untrained_rows_and_the_models_own(run: Path) -> None:
+    rows = logged(run)
+    assert set(rows) >= {0, 5, 10}
+    own = {name.removeprefix("val/") for name in rows[0] if name.startswith("val/")}
+    for name in ("zero_shot", "zero_shot_whitened"):
+        assert {key.removeprefix(f"{name}/") for key in rows[0] if key.startswith(f"{name}/")} == own
+    for metric in ("mAP", "uAP", *(f"recall@{k}" for k in (1, 5, 10, 200, 500, 1000, 2000))):
+        assert {
+            f"muvr_base/{mode}/{part}/{metric}" for mode in ("v", "t", "tv") for part in ("news", "dance", "mean")
+        } <= own
+    assert "val/muvr_base/tv/mean/mAP" in rows[10]
+
+
+def test_an_untrained_residual_network_scores_as_its_base(run: Path) -> None:
+    rows = logged(run)[0]
+    assert rows["zero_shot_whitened/muvr_base/t/mean/mAP"] == pytest.approx(rows["val/muvr_base/t/mean/mAP"], abs=1e-9)
+
+
+def test_what_a_run_leaves(run: Path) -> None:
+    for name in ("config.yaml", "best.ckpt", "last.ckpt", "metrics.json", "results.json", "per_query.csv"):
+        assert (run / name).is_file(), name
+    assert (run / "similarity_map.png").read_bytes().startswith(b"\x89PNG")
+    assert (run.parent / "latest").resolve() == run.resolve()
+    assert list((run / "wandb").glob("offline-run-*/*.wandb"))
+    meta = json.loads((run / "results.json").read_text())["meta"]
+    assert meta["protocol"] == {"split": "test", "gallery": "split", "split_source": "topic", "transductive": False}
+    assert {"version", "time", "command", "config", "store", "ties", "on_missing", "definitions", "seed"} <= meta.keys()
+    named = [row["name"] for row in json.loads((run / "results.json").read_text())["baselines"]]
+    assert named[:2] == ["frame_max", "frame_max whitened"]
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_evaluate_gives_what_training_logged(place: Workplace, run: Path, split: str) -> None:
+    best = json.loads((run / "training.json").read_text())["best_step"]
+    during = logged(run)[best] if split == "val" else json.loads((run / "metrics.json").read_text())
+    done = place.call(
+        "evaluate.py", "ckpt_path=checkpoints/first/best.ckpt", f"benchmark.split={split}", f"out=out/{split}"
+    )
+    assert done.returncode == 0, done.stderr
+    after = json.loads((place.folder / "out" / split / "metrics.json").read_text())
+    compared = {name for name in after if name.startswith(f"{split}/")}
+    assert len(compared) == 3 * 3 * 9
+    for name in compared:
+        assert after[name] == pytest.approx(during[name], abs=1e-6), name
+    meta = json.loads((place.folder / "out" / split / "results.json").read_text())["meta"]
+    assert len(meta["checkpoint_sha256"]) == 64
+
+
+def test_the_heads_of_the_readme(place: Workplace) -> None:
+    """The README's plug-in, copied from it, runs outside the repository."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", text, flags=re.DOTALL)
+    assert [name for name, _ in blocks] == ["my_head.py", "my_configs/fusion/best_part.yaml"]
+    assert sum(len(block.splitlines()) for _, block in blocks) <= 30
+    for name, block in blocks:
+        path = place.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block, encoding="utf-8")
+    done = place.call(
+        *("train.py", "--config-dir", "my_configs", "fusion=best_part", *place.data, "run=own_head", "logger=csv"),
+        *("debug=smoke",),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "my_head.BestPart" in (place.folder / "checkpoints/own_head/config.yaml").read_text()
+
+
+def test_zero_shot_needs_no_training(place: Workplace) -> None:
+    done = place.call("train.py", "experiment=zero_shot", *place.data, "run=zero")
+    assert done.returncode == 0, done.stderr
+    meta = json.loads((place.folder / "checkpoints/zero/results.json").read_text())["meta"]
+    assert meta["protocol"]["split"] == "all"
+
+
+def fails(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    assert done.returncode == code, done.stderr
+    message = done.stderr[done.stderr.index("error: ") :]
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in message, message
+
+
+def test_a_store_of_another_size_than_the_checkpoint(place: Workplace, run: Path) -> None:
+    _, wide = make_toy(place.folder / "wide", dim=24)
+    done = place.call("evaluate.py", "ckpt_path=checkpoints/first/best.ckpt", f"data.features={wide}", "out=out/wide")
+    fails(done, 1, "another size", "dim=16", "dim=24")
+
+
+def test_a_missing_store_an_empty_folder_and_no_annotations(place: Workplace) -> None:
+    (place.folder / "empty").mkdir()
+    annotations = f"data.annotations={place.annotations}"
+    fails(place.call("evaluate.py", "model=frame_max", "data=muvr", annotations, "data.features=nowhere"), 1, "nowhere")
+    fails(place.call("evaluate.py", "model=frame_max", "data=muvr", annotations, "data.features=empty"), 1, "empty")
+    features = f"data.features={place.features}"
+    done = place.call("evaluate.py", "model=frame_max", "data=muvr", "data.annotations=empty", features)
+    fails(done, 1, "empty", "videos.json")
+
+
+def test_a_truncated_shard_is_named(place: Workplace) -> None:
+    store = place.folder / "store"
+    done = place.call("muvr_train.import_features", str(place.features), str(store))
+    assert done.returncode == 0, done.stderr
+    shard = next(store.glob("video-*.safetensors"))
+    shard.write_bytes(shard.read_bytes()[:-1000])
+    done = place.call("evaluate.py", "model=frame_max", *place.data[:2], f"data.features={store}")
+    fails(done, 1, shard.name)
+
+
+def test_missing_features_are_listed_and_nothing_is_scored(place: Workplace, tmp_path: Path) -> None:
+    annotations, features = make_toy(tmp_path / "holes")
+    (features / "news" / "t0m0.npy").unlink()
+    data = ("data=muvr", f"data.annotations={annotations}", f"data.features={features}", f"out={tmp_path / 'out'}")
+    fails(place.call("evaluate.py", "model=frame_max", *data), 1, "news/t0m0", "on_missing=official")
+    assert not (tmp_path / "out" / "results.json").exists()
+    done = place.call("evaluate.py", "model=frame_max", *data, "on_missing=official")
+    assert done.returncode == 0, done.stderr
+    assert "missing_database 1" in done.stdout
+
+
+def test_a_monitor_that_does_not_exist(place: Workplace) -> None:
+    done = place.call(
+        "train.py", *place.data, "run=monitor", "logger=csv", "trainer.monitor=val/muvr_base/tv/mean/nDCG"
+    )
+    assert done.returncode != 0
+    assert "monitor" in done.stderr
+    assert "mAP" in done.stderr
+    assert "Traceback" not in done.stderr
