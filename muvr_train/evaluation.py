@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import torch
-
 from muvr_train.benchmarks.types import Benchmark, Partition
-from muvr_train.data.batch import load_queries
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.store import FeatureStore
-from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions, relevance_matrix
+from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions
 from muvr_train.metrics.ranks import Ties
 from muvr_train.models.retriever import MODES, Retriever
 from muvr_train.results import Results
-from muvr_train.search.exhaustive import score_database
-from muvr_train.types import EncodedDatabase, QueryBatch
+from muvr_train.search.judged import JudgedScores, score_partition
 
 KS = (1, 5, 10, 200, 500, 1000, 2000)
 
@@ -125,21 +120,6 @@ def _check_modes(modes: Sequence[str], model: Retriever, store: FeatureStore) ->
             )
 
 
-def _database_blocks(
-    model: Retriever, store: FeatureStore, ids: Sequence[str], size: int
-) -> Callable[[], Iterator[EncodedDatabase]]:
-    device = device_of(model)
-    has_fine = store.dims.fine_dim is not None
-
-    def blocks() -> Iterator[EncodedDatabase]:
-        for start in range(0, len(ids), size):
-            block = ids[start : start + size]
-            fine = store.tokens(block, "fine").to(device) if has_fine else None
-            yield model.encode_database(store.tokens(block).to(device), fine)
-
-    return blocks
-
-
 def _evaluate_partition(
     model: Retriever,
     store: FeatureStore,
@@ -148,85 +128,36 @@ def _evaluate_partition(
     protocol: Protocol,
     results: Results,
 ) -> Iterator[tuple[str, PartitionMetrics, dict[str, int]]]:
-    official = protocol.on_missing == "official"
-    queries = [query for query in partition.queries if store.has(query.id)]
-    database = [video for video in partition.database if store.has(video)]
-    if not queries or not database:
-        raise DataError(f"partition {partition.name}: no query or no database video has features in {store.path}")
-    blocks = _database_blocks(model, store, database, protocol.database_block)
-    batch = load_queries(store, queries, frames_as_text=official and bool(set(modes) - {"v"}))
-    scored = _score_modes(model, batch, blocks, modes)
-    judgements = {judgement.query: judgement for judgement in partition.judgements}
-    listed = frozenset(partition.database)
+    as_text = protocol.on_missing == "official" and bool(set(modes) - {"v"})
+    judged = score_partition(model, store, partition, modes, as_text, protocol.database_block)
+    with_features = sum(store.has(query_id) for query_id in partition.query_ids)
     for mode in modes:
-        rows, matrix = scored[mode]
-        ids = [queries[row].id for row in rows]
-        judged = [judgements[query_id] for query_id in ids]
-        _refuse_nan(matrix, ids, database)
-        relevance = relevance_matrix(ids, [judgement.positives for judgement in judged], database)
-        n_positive = np.array([len(listed & judgement.positives.keys()) for judgement in judged], dtype=np.int64)
-        counted = np.array([judgement.counted for judgement in judged])
-        metrics = evaluate_partition(matrix, relevance, n_positive, counted, ks=protocol.ks, ties=protocol.ties)
+        found = judged[mode]
+        metrics = evaluate_partition(
+            found.scores, found.relevance, found.n_positive, found.counted, ks=protocol.ks, ties=protocol.ties
+        )
         counts = {
             **metrics.counts,
-            "missing_queries": len(partition.queries) - len(queries),
-            "missing_database": len(partition.database) - len(database),
-            "queries_without_text": len(queries) - len(rows),
-            "self_removed": int((relevance == -1).sum()),
+            "missing_queries": len(partition.queries) - with_features,
+            "missing_database": len(partition.database) - len(found.database),
+            "queries_without_text": with_features - len(found.queries),
+            "self_removed": int((found.relevance == -1).sum()),
         }
-        results.per_query.extend(_per_query(mode, partition.name, ids, n_positive, counted, metrics))
+        results.per_query.extend(_per_query(mode, partition.name, found, metrics))
         yield mode, metrics, counts
 
 
-def _score_modes(
-    model: Retriever, batch: QueryBatch, blocks: Callable[[], Iterator[EncodedDatabase]], modes: Sequence[str]
-) -> dict[str, tuple[list[int], np.ndarray]]:
-    """Score each mode for the queries that have a part of it: row numbers [Q'] and scores float32 [Q', N]."""
-    batch = batch.to(device_of(model))
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for mode in modes:
-        able = torch.stack([batch.present[part] for part in MODES[mode]]).any(dim=0)
-        groups.setdefault(tuple(able.nonzero().flatten().tolist()), []).append(mode)
-    scored: dict[str, tuple[list[int], np.ndarray]] = {}
-    for rows, group in groups.items():
-        part = batch if len(rows) == len(batch) else batch[torch.tensor(rows, dtype=torch.long)]
-        matrices = score_database(model, part, blocks, group)
-        scored |= {mode: (list(rows), matrices[mode]) for mode in group}
-    return scored
-
-
-def device_of(model: torch.nn.Module) -> torch.device:
-    """Give the device a model lives on; CPU for one without weights."""
-    tensors = [*model.parameters(), *model.buffers()]
-    return tensors[0].device if tensors else torch.device("cpu")
-
-
-def _refuse_nan(scores: np.ndarray, queries: Sequence[str], database: Sequence[str]) -> None:
-    bad = np.argwhere(~np.isfinite(scores))
-    if len(bad):
-        row, column = bad[0]
-        raise DataError(
-            f"{len(bad)} scores are not finite; the first is query {queries[row]} against video {database[column]}: "
-            "look at the features of both and at the checkpoint"
-        )
-
-
 def _per_query(
-    mode: str,
-    partition: str,
-    ids: Sequence[str],
-    n_positive: np.ndarray,
-    counted: np.ndarray,
-    metrics: PartitionMetrics,
+    mode: str, partition: str, found: JudgedScores, metrics: PartitionMetrics
 ) -> Iterator[dict[str, object]]:
-    for row, query_id in enumerate(ids):
+    for row, query_id in enumerate(found.queries):
         values = {name: float(column[row]) for name, column in metrics.per_query.items()}
         yield {
             "query": query_id,
             "partition": partition,
             "mode": mode,
-            "positives": int(n_positive[row]),
-            "counted": bool(counted[row]),
+            "positives": int(found.n_positive[row]),
+            "counted": bool(found.counted[row]),
             **values,
         }
 

@@ -61,7 +61,8 @@ def frame_mixing(x: Tensor, rng: np.random.Generator, donor: Tensor) -> Tensor:
     share = float(rng.uniform(0.1, 0.4))
     other = donor[torch.as_tensor(np.arange(len(x)) % len(donor))]
     scale = x.norm(dim=-1, keepdim=True) / other.norm(dim=-1, keepdim=True).clamp_min(1e-12)
-    return (1 - share) * x + share * other * scale
+    mixed: Tensor = (1 - share) * x + share * other * scale
+    return mixed
 
 
 def foreign_intro(x: Tensor, rng: np.random.Generator, donor: Tensor) -> Tensor:
