@@ -2,8 +2,8 @@
 
     python benchmarks/demo_significance.py            # trains seeds 0, 1, 2 (runs that are there are used again)
 
-Topics are resampled within each partition, the same for all models and seeds; a topic brings all its queries. Printed are the
-differences trained - untrained of the mean over partitions, averaged over seeds, with 95 % intervals.
+Topics are resampled within each partition, the same for all models and seeds; a topic brings all its queries. Printed
+are the differences trained - untrained of the mean over partitions, averaged over seeds, with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def resamples(data: Data, count: int, seed: int = 0) -> list[Sample]:
     for part in data.part("test").partitions:
         topics = sorted({query.topic for query in part.queries})
         groups[part.name] = [[i for i, q in enumerate(part.queries) if q.topic == topic] for topic in topics]
-    samples.append({name: np.array(sorted(sum(rows, []))) for name, rows in groups.items()})
+    samples.append({name: np.sort(np.concatenate(rows)) for name, rows in groups.items()})
     for _ in range(count):
         drawn = {name: rng.integers(len(rows), size=len(rows)) for name, rows in groups.items()}
         samples.append({name: np.concatenate([groups[name][i] for i in drawn[name]]) for name in groups})

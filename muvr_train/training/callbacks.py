@@ -87,6 +87,8 @@ class EvaluateAndSave(pl.Callback):
         if self.progress.finished == 0:
             log_everywhere(trainer, self.baselines(), 0)
             self._evaluate(trainer)
+        elif self.patience is not None and self.since_best >= self.patience:
+            trainer.should_stop = True
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Evaluate and save where it is time; never between the batches of one accumulated step."""
