@@ -99,6 +99,7 @@ def test_random_weights_are_the_same_every_time_and_the_hash_tells_weights_apart
     one, two = OpenClipEncoder("tiny-vit").manifest(), OpenClipEncoder("tiny-vit").manifest()
     assert one == two
     assert one["pretrained"] is None
+    assert one["text_aligned"] is True
     assert one["preprocessing"]["size"] == [32, 32]
     assert one["preprocessing"]["interpolation"] == "bicubic"
     loaded = OpenClipEncoder("tiny-vit", str(saved(tmp_path))).manifest()

@@ -132,6 +132,8 @@ class OpenClipEncoder(FrameEncoder):
             "preprocessing": self.preprocessing,
             "quick_gelu": bool(config.get("quick_gelu", False)),
             "features": {name: {"grid": spec.grid} for name, spec in self.specs.items()},
+            "text_encoder": self.name,
+            "text_aligned": True,
         }
 
 
