@@ -10,7 +10,8 @@ from PIL import ImageDraw
 
 from muvr_train.demo.draw_scene import Colour, vary
 from muvr_train.demo.draw_sprite import COLOUR_VALUES
-from muvr_train.demo.spec import SPRITE_COLOURS
+
+CLOTHES = ("pale", "dark", "pink", "orange", "white", "black", "red", "blue")
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,14 @@ class Pose:
 
 
 POSE_SHAPES = {
-    "arms_up": Pose(arm_l=-160, fore_l=-170, arm_r=160, fore_r=170, dy=-0.1),
-    "crouch": Pose(arm_l=-60, fore_l=20, arm_r=60, fore_r=-20, leg_l=-75, shin_l=25, leg_r=75, shin_r=-25, dy=0.17),
-    "lean_left": Pose(lean=-38, arm_l=-95, fore_l=-95, arm_r=120, fore_r=150, leg_l=-5, leg_r=28, shin_r=28, dx=-0.28),
-    "lean_right": Pose(lean=38, arm_l=-120, fore_l=-150, arm_r=95, fore_r=95, leg_l=-28, shin_l=-28, leg_r=5, dx=0.28),
-    "kick": Pose(lean=-14, arm_l=-95, fore_l=-120, arm_r=70, fore_r=110, leg_r=95, shin_r=95, dx=-0.1),
-    "split": Pose(arm_l=-92, fore_l=-92, arm_r=92, fore_r=92, leg_l=-48, shin_l=-48, leg_r=48, shin_r=48, dy=0.08),
+    "arms_up": Pose(arm_l=-160, fore_l=-170, arm_r=160, fore_r=170, dy=-0.15),
+    "crouch": Pose(arm_l=-60, fore_l=20, arm_r=60, fore_r=-20, leg_l=-75, shin_l=25, leg_r=75, shin_r=-25, dy=0.19),
+    "lean_left": Pose(lean=-38, arm_l=-95, fore_l=-95, arm_r=120, fore_r=150, leg_l=-5, leg_r=28, shin_r=28, dx=-0.42),
+    "lean_right": Pose(lean=38, arm_l=-120, fore_l=-150, arm_r=95, fore_r=95, leg_l=-28, shin_l=-28, leg_r=5, dx=0.42),
+    "kick": Pose(lean=-14, arm_l=-95, fore_l=-120, arm_r=70, fore_r=110, leg_r=95, shin_r=95, dx=-0.2),
+    "split": Pose(
+        arm_l=-92, fore_l=-92, arm_r=92, fore_r=92, leg_l=-48, shin_l=-48, leg_r=48, shin_r=48, dx=0.2, dy=0.1
+    ),
 }
 
 
@@ -57,7 +60,7 @@ def draw_dancer(draw: ImageDraw.ImageDraw, pose: Pose, x: float, y: float, size:
     """Draw the figure with its hips near pixel (x, y), `size` pixels tall."""
     rng = Random(style)
     skin = vary(rng, rng.choice([(226, 186, 158), (180, 130, 98), (110, 76, 56), (120, 160, 175)]), 16)
-    top, legs = (vary(rng, COLOUR_VALUES[rng.choice(SPRITE_COLOURS)], 30) for _ in range(2))
+    top, legs = (vary(rng, COLOUR_VALUES[rng.choice(CLOTHES)], 20) for _ in range(2))
     width = size * rng.uniform(0.055, 0.1)
     skirt, head = rng.random() < 0.35, size * rng.uniform(0.075, 0.105)
     hips = (x + pose.dx * size, y + pose.dy * size)

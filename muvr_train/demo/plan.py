@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 from random import Random
 
-from muvr_train.demo.plan_base import HARD, Facts
+from muvr_train.demo.plan_base import HARD, Facts, Poses
 from muvr_train.demo.plan_parts import make_rng
 from muvr_train.demo.plan_topics import KINDS, unrelated_shots
 from muvr_train.demo.scenario import Plan, Shot, Topic, Video
@@ -47,7 +48,7 @@ def make_plan(size: str = "default", seed: int = 0) -> Plan:
             topics.append(builder.add_topic(index, split, fact))
         for split in SPLITS:
             if split in splits:
-                independent[f"{partition}/{split}"] = builder.add_unrelated(split)
+                independent[f"{partition}/{split}"] = builder.add_unrelated(split, facts[0].spare)
         videos.extend(builder.videos)
     return Plan(size, seed, tuple(topics), tuple(videos), independent)
 
@@ -62,22 +63,22 @@ def _share_out(partition: str, splits: Sequence[str], size: DemoSize, seed: int)
     shapes, colours = list(SHAPES[: size.vocabulary[0]]), list(COLOURS[: size.vocabulary[1]])
     rng.shuffle(shapes)
     rng.shuffle(colours)
-    orders = _pose_orders(rng, len(splits))
+    orders = _pose_orders(rng)
+    spare = tuple(orders[len(splits) :])
     ranks = sorted(range(len(splits)), key=lambda index: (list(SPLITS).index(splits[index]), index))
     facts = [Facts(0)] * len(splits)
     within: dict[str, int] = {}
     for rank, index in enumerate(ranks):
         own = within[splits[index]] = within.get(splits[index], -1) + 1
-        facts[index] = Facts(own, shapes[rank % len(shapes)], colours[rank % len(colours)], orders[rank])
+        facts[index] = Facts(own, shapes[rank % len(shapes)], colours[rank % len(colours)], orders[rank], spare)
     return facts
 
 
-def _pose_orders(rng: Random, count: int) -> list[tuple[str, ...]]:
-    """Different cyclic orders of all poses."""
-    orders: dict[tuple[str, ...], None] = {}
-    while len(orders) < count:
-        orders[(POSES[0], *rng.sample(POSES[1:], len(POSES) - 1))] = None
-    return list(orders)
+def _pose_orders(rng: Random) -> list[Poses]:
+    """All cyclic orders of the poses, shuffled."""
+    orders = [(POSES[0], *rest) for rest in permutations(POSES[1:])]
+    rng.shuffle(orders)
+    return orders
 
 
 class _Builder:
@@ -104,7 +105,7 @@ class _Builder:
             members[role] = (*own, self._add(name, split, index, role, shots))
         return Topic(self.partition, index, split, kind.prompts, members)
 
-    def add_unrelated(self, split: str) -> tuple[int, ...]:
+    def add_unrelated(self, split: str, spare: tuple[Poses, ...]) -> tuple[int, ...]:
         """Fill a split's gallery up with videos that have no topic."""
         missing = self.size.gallery[split] - sum(video.split == split for video in self.videos)
         numbers = []
@@ -113,7 +114,7 @@ class _Builder:
             rng = make_rng(self.seed, name)
             card = self._card(rng, split)
             frames = FRAMES - sum(shot.frames for shot in card)
-            shots = (*card, *unrelated_shots(rng, self.partition, frames))
+            shots = (*card, *unrelated_shots(rng, self.partition, frames, spare))
             numbers.append(self._add(name, split, None, "independent", shots))
         return tuple(numbers)
 

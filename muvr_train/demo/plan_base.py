@@ -12,6 +12,7 @@ from muvr_train.demo.scenario import Scene, Shot
 from muvr_train.demo.spec import SCENES, TIMES
 
 Shots = tuple[Shot, ...]
+Poses = tuple[str, ...]
 
 HARD = "hard_independent"
 TIME_WORDS = {"morning": "in the morning", "noon": "at noon", "sunset": "at sunset", "night": "at night"}
@@ -25,7 +26,8 @@ class Facts:
     rank: int
     shape: str = ""
     colour: str = ""
-    poses: tuple[str, ...] = ()
+    poses: Poses = ()
+    spare: tuple[Poses, ...] = ()
 
 
 class TopicKind(ABC):

@@ -57,9 +57,9 @@ class NewsTopic(TopicKind):
         if role == HARD:
             scene, actors = replace(scene, layout=seed(rng)), self._cast(rng)
         last = _core_frames(rng, role, frames, 18, 28)
-        camera = any_camera(rng, (1.0, 1.12) if role == "copy" else (1.0, 1.55), 0.2)
+        camera = any_camera(rng, (1.0, 1.12) if role == "copy" else (1.0, 1.45), 0.2)
         offset = uniform(rng, 0, max(0, 40 - last))
-        core = Shot(last, scene, actors, camera, any_look(rng, 0.6 if role == "copy" else 1.0), offset=offset)
+        core = Shot(last, scene, actors, camera, any_look(rng, 0.5 if role == "copy" else 0.9), offset=offset)
         return untrimmed(rng, (core,), frames)
 
 
@@ -71,19 +71,19 @@ class RegionTopic(TopicKind):
     def __init__(self, rng: Random, facts: Facts) -> None:
         """Choose the place, and the passers-by that hard negatives share with the queries."""
         self.scene = make_place(rng, facts.rank)
-        self.passers = tuple(any_actor(rng, (80, 120)) for _ in range(2))
+        self.passers = tuple(any_actor(rng, (70, 105)) for _ in range(2))
         where = phrase_place(self.scene)
         self.prompts = (f"Videos filmed {where}.", f"The same place {where}.", f"Find this view {where}.")
 
     def shots(self, rng: Random, role: str, frames: int) -> Shots:
         """The place (or another one of its kind) behind large passers-by."""
-        scene, actors = self.scene, tuple(any_actor(rng, (80, 120)) for _ in range(2))
+        scene, actors = self.scene, tuple(any_actor(rng, (70, 105)) for _ in range(2))
         if role == HARD:
             scene, actors = replace(scene, layout=seed(rng)), self.passers
         elif role == "query" and rng.random() < 0.7:
             actors = self.passers
-        last = _core_frames(rng, role, frames, 20, 34)
-        core = Shot(last, scene, actors, any_camera(rng, (1.0, 1.5), 0.3), any_look(rng), script=last)
+        last = _core_frames(rng, role, frames, 24, 36)
+        core = Shot(last, scene, actors, any_camera(rng, (1.0, 1.3), 0.25), any_look(rng, 0.8), script=last)
         return untrimmed(rng, (core,), frames)
 
 
