@@ -51,7 +51,7 @@ class CopiesSettings:
     distractors: int = 1
     views: int = 2
     intros: bool = False
-    train_frames: int = 24
+    train_frames: int = 16
     query_frames: int = 10
     match_frames: int = 8
     filler_frames: int = 5
