@@ -48,7 +48,7 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
         plan = read_plan(store)
         _check_fractions(plan, fractions, store)
     elif cfg.data.videos:
-        encoder: FrameEncoder = instantiate(cfg.encoder).to(device)
+        encoder: FrameEncoder = instantiate(cfg.encoder, device=device)
         settings = CopiesSettings(views=cfg.data.get("views", 2), intros=bool(cfg.benchmark.get("intros", False)))
         store, plan = _extracted(Path(cfg.data.videos), encoder, settings, fractions, cfg.benchmark.get("seed", SEED))
     else:
