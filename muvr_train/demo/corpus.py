@@ -6,7 +6,7 @@ import hashlib
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -52,9 +52,7 @@ def build_demo(size: str = "default", cache: Path | None = None, seed: int = 0, 
         (corpus.annotations / name / "query_rel_lists.json").exists() for name in {v.partition for v in plan.videos}
     ):
         write_annotations(plan, corpus.annotations)
-    missing = [video for video in plan.videos if not video_path(corpus.videos, video).exists()]
-    if missing:
-        _render(missing, corpus.videos, workers)
+    render_videos(plan.videos, corpus.videos, workers)
     return corpus
 
 
@@ -73,6 +71,13 @@ def video_path(folder: Path, video: Video) -> Path:
 def render_video(video: Video, folder: Path) -> None:
     """Draw and encode one video, atomically."""
     write_video(video_path(folder, video), draw_video(video))
+
+
+def render_videos(videos: Iterable[Video], folder: Path, workers: int = WORKERS) -> None:
+    """Render those videos that `folder` does not hold yet, with a progress bar on stderr; see `build_demo`."""
+    missing = [video for video in videos if not video_path(folder, video).exists()]
+    if missing:
+        _render(missing, folder, workers)
 
 
 def _render(videos: list[Video], folder: Path, workers: int) -> None:

@@ -18,7 +18,7 @@ def write_video(path: Path, frames: Iterable[Image.Image]) -> None:
     """Encode RGB pictures of spec.FRAME_SIZE at spec.FPS frames per second; `path` appears only when it is whole."""
     import av
 
-    part = path.with_name(f".{path.stem}.{os.getpid()}.part.mp4")
+    part = path.with_name(f".{path.stem}.{os.getpid()}.part")
     try:
         with av.open(str(part), "w", format="mp4") as container:
             stream = container.add_stream("libx264", rate=FPS, options=CODEC_OPTIONS)
