@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,6 +23,7 @@ from muvr_train.demo.scenario import Plan, Video
 from muvr_train.demo.spec import FPS, FRAME_SIZE, VERSION
 
 WORKERS = 2
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -107,14 +111,26 @@ def _render(videos: list[Video], folder: Path, workers: int) -> None:
 
 
 def _rendered(videos: list[Video], folder: Path, workers: int) -> Iterator[None]:
-    if workers == 0:
-        for video in videos:
-            render_video(video, folder)
-            yield
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent) as pool:
-        yield from pool.map(render_video, videos, [folder] * len(videos), chunksize=4)
+    """Render, yielding after each video; where processes cannot be started or die, this one does the rest."""
+    if workers and _can_spawn():
+        context = multiprocessing.get_context("spawn")
+        try:
+            with ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent) as pool:
+                yield from pool.map(render_video, videos, [folder] * len(videos), chunksize=4)
+            return
+        except BrokenProcessPool:
+            log.warning("a rendering process ended unexpectedly; the rest is rendered in the main process")
+            videos = [video for video in videos if not video_path(folder, video).exists()]
+    for video in videos:
+        render_video(video, folder)
+        yield
+
+
+def _can_spawn() -> bool:
+    """Spawned processes import the main module again; a program read from standard input has no file for that."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    return getattr(main, "__spec__", None) is not None or file is None or Path(file).exists()
 
 
 def _follow_parent() -> None:

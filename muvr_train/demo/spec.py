@@ -52,7 +52,7 @@ class DemoSize:
 
 
 SIZES = {
-    "tiny": DemoSize("tiny", 4, (2, 2), (1, 1), {"train": 13, "val": 7, "test": 10}, (2, 3)),
+    "tiny": DemoSize("tiny", 5, (2, 2), (1, 1), {"train": 13, "val": 7, "test": 13}, (2, 3)),
     "default": DemoSize("default", 20, (6, 7), (2, 4), {"train": 136, "val": 36, "test": 154}, (4, 5)),
     "large": DemoSize("large", 30, (6, 8), (2, 4), {"train": 210, "val": 60, "test": 220}, (5, 6)),
 }

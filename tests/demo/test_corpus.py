@@ -64,7 +64,7 @@ def test_the_reader_reads_it_without_a_warning(corpus):
     benchmark = apply_splits(read_muvr(corpus.annotations), fractions=tuple(SPLITS.values()))
     assert benchmark.warnings == ()
     assert [partition.name for partition in benchmark.partitions] == list(PARTITIONS)
-    assert len(benchmark.queries) == 5 * 4 * 3
+    assert len(benchmark.queries) == 5 * 5 * 3
     for query in benchmark.queries:
         assert query.text
         assert query.split == query.annotated_split
@@ -169,6 +169,22 @@ def test_a_killed_build_is_continued(tmp_path):
 
 def _finished(cache: Path) -> set[Path]:
     return set(cache.rglob("*.mp4"))
+
+
+@pytest.mark.parametrize("how", ["standard input", "unguarded script"])
+def test_programs_that_processes_cannot_import_again(tmp_path, how):
+    """Then the main process renders everything itself, instead of failing."""
+    code = (
+        f"from pathlib import Path; from muvr_train.demo.corpus import render_videos\n"
+        f"from muvr_train.demo.plan import make_plan\n"
+        f"render_videos(make_plan('tiny').videos[:2], Path({str(tmp_path / 'videos')!r}))"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    arguments = [sys.executable, "-"] if how == "standard input" else [sys.executable, str(script)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run(arguments, input=code, text=True, check=True, env=environment, capture_output=True)
+    assert _finished(tmp_path) == {video_path(tmp_path / "videos", video) for video in PLAN.videos[:2]}
 
 
 def test_rendering_needs_no_heavy_import():
