@@ -33,6 +33,8 @@ class OneToManyPlan:
         positives: matches drawn for each query.
         hard_negatives: annotated non-matches drawn for each query, the hard ones first.
         query_videos: also put the query videos into the database, as non-matches of other topics.
+        one_partition: take the topics of a batch from one partition, so that its negatives are those which evaluation
+            asks about; otherwise from all partitions.
         seed: all batches follow from it.
     """
 
@@ -44,6 +46,7 @@ class OneToManyPlan:
         positives: int = 2,
         hard_negatives: int = 1,
         query_videos: bool = True,
+        one_partition: bool = True,
         seed: int = 0,
     ) -> None:
         self.benchmark = benchmark
@@ -59,24 +62,34 @@ class OneToManyPlan:
         if not members:
             raise DataError("the training split has no query with a positive video: nothing to train on")
         self.members = members
-        self.names = sorted(members)
-        self.topics = min(topics, len(self.names))
+        groups: dict[str, list[str]] = {}
+        for topic in sorted(members):
+            groups.setdefault(members[topic][0].partition if one_partition else "", []).append(topic)
+        self.groups = list(groups.values())
+        self.sizes = [min(topics, len(group)) for group in self.groups]
 
     @property
     def batches_per_pass(self) -> int:
         """Batches until every topic was drawn once (the rest of a pass that fills no batch is left out)."""
-        return max(1, len(self.names) // self.topics)
+        return sum(len(group) // size for group, size in zip(self.groups, self.sizes, strict=True))
+
+    def _topics(self, n: int) -> list[str]:
+        """Give the topics of batch `n`: in each pass every group is shuffled and cut, and the pieces are shuffled."""
+        passed, place = divmod(n, self.batches_per_pass)
+        rng = np.random.default_rng([self.seed, 0, passed])
+        batches = []
+        for group, size in zip(self.groups, self.sizes, strict=True):
+            order = [group[i] for i in rng.permutation(len(group))]
+            batches += [order[start : start + size] for start in range(0, len(order) - size + 1, size)]
+        return batches[int(rng.permutation(len(batches))[place])]
 
     def __call__(self, n: int) -> BatchPlan:
         """Plan batch `n`, counted from the start of training."""
-        passed, place = divmod(n, self.batches_per_pass)
-        order = np.random.default_rng([self.seed, 0, passed]).permutation(len(self.names))
         rng = np.random.default_rng([self.seed, 1, n])
         queries: list[Query] = []
         chosen: dict[str, None] = {}
-        for topic in order[place * self.topics : (place + 1) * self.topics]:
-            members = self.members[self.names[topic]]
-            for query in _draw(members, self.queries_per_topic, rng):
+        for topic in self._topics(n):
+            for query in _draw(self.members[topic], self.queries_per_topic, rng):
                 queries.append(query)
                 chosen |= dict.fromkeys(self._videos_of(query, rng))
         if self.query_videos:

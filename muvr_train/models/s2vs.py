@@ -196,7 +196,9 @@ class S2VS(SimilarityNetwork):
     def _add_base(self, scores: Tensor, q: Tokens, n: Tokens) -> Tensor:
         if self.base is None or self.residual_scale is None:
             return scores
-        return self.base.similarity(self.base.index(q), self.base.index(n)) + self.residual_scale.float() * scores
+        with torch.no_grad():  # the base sees directions only, which attention weights do not change
+            known = self.base.similarity(self.base.index(q), self.base.index(n))
+        return known + self.residual_scale.float() * scores
 
     def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
         """Scores [P] of q_i with n_i."""
@@ -207,7 +209,8 @@ class S2VS(SimilarityNetwork):
         maps, sides, _ = self._apply_head(maps, (long_q.mask, long_n.mask))
         scores = self._pool(maps, sides)
         if self.base is not None and self.residual_scale is not None:
-            known = self.base.pair_similarity(self.base.index(q), self.base.index(n))
+            with torch.no_grad():
+                known = self.base.pair_similarity(self.base.index(q), self.base.index(n))
             scores = known + self.residual_scale.float() * scores
         return scores.masked_fill(~(q.mask.any(dim=1) & n.mask.any(dim=1)), float("-inf"))
 

@@ -49,8 +49,8 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
         _check_fractions(plan, fractions, store)
     elif cfg.data.videos:
         encoder: FrameEncoder = instantiate(cfg.encoder, device=device)
-        settings = CopiesSettings(views=cfg.data.get("views", 2), intros=bool(cfg.benchmark.get("intros", False)))
-        store, plan = _extracted(Path(cfg.data.videos), encoder, settings, fractions, cfg.benchmark.get("seed", SEED))
+        settings = CopiesSettings(views=cfg.data.views, intros=cfg.benchmark.intros)
+        store, plan = _extracted(Path(cfg.data.videos), encoder, settings, fractions, cfg.benchmark.seed)
     else:
         raise ConfigError("data=folder needs data.videos=DIR (a folder of videos), or data.features=STORE made from it")
     sizes = ", ".join(f"{len(plan.names(split))} {split}" for split in ("train", "val", "test"))

@@ -52,7 +52,7 @@ def finish(
     Returns:
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`.
     """
-    split = cfg.benchmark.split or ("test" if trained else "all")
+    split = cfg.benchmark.split or ("test" if trained or data.kind == "folder" else "all")
     part, protocol = data.part(split), protocol_of(cfg)
     results = evaluate(model, data.store, part, protocol)
     others: dict[str, Results] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -28,6 +29,7 @@ class RetrievalModule(pl.LightningModule):
         betas: of AdamW.
         warmup_steps: optimiser steps of linear warm-up (at most a tenth of the run).
         min_lr_ratio: where the cosine ends, relative to `lr`.
+        lr_ratios: learning rates of some parameters relative to `lr`, by a piece of their name.
         recipe: plain data stored in the checkpoint, from which the model can be built again.
     """
 
@@ -41,12 +43,14 @@ class RetrievalModule(pl.LightningModule):
         betas: tuple[float, float] = (0.9, 0.999),
         warmup_steps: int = 1000,
         min_lr_ratio: float = 0.1,
+        lr_ratios: Mapping[str, float] | None = None,
         recipe: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.retriever, self.loss = retriever, loss
         self.total_steps, self.lr, self.weight_decay, self.betas = total_steps, lr, weight_decay, (betas[0], betas[1])
         self.warmup_steps, self.min_lr_ratio = min(warmup_steps, total_steps // 10), min_lr_ratio
+        self.lr_ratios = dict(lr_ratios or {})
         self.recipe = recipe or {}
         self.last_logged: dict[str, float] = {}
 
@@ -84,20 +88,19 @@ class RetrievalModule(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW with a linear warm-up and a cosine, both counted in optimiser steps."""
-        decayed: list[nn.Parameter] = []
-        plain: list[nn.Parameter] = []
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         norms = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
-        for module in self.modules():
+        for path, module in self.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
                 if parameter.requires_grad:
                     bare = isinstance(module, norms) or name.endswith("bias") or parameter.ndim < 2
-                    (plain if bare else decayed).append(parameter)
-        groups = [
-            {"params": group, "weight_decay": decay}
-            for group, decay in ((decayed, self.weight_decay), (plain, 0.0))
-            if group
-        ]
-        optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas)
+                    ratio = next((r for part, r in self.lr_ratios.items() if part in f"{path}.{name}"), 1.0)
+                    groups.setdefault((0.0 if bare else self.weight_decay, self.lr * ratio), []).append(parameter)
+        optimizer = torch.optim.AdamW(
+            [{"params": group, "weight_decay": decay, "lr": lr} for (decay, lr), group in groups.items()],
+            lr=self.lr,
+            betas=self.betas,
+        )
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._lr_factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +87,22 @@ def test_every_topic_is_drawn_once_in_a_pass() -> None:
     for start in (0, 3, 6):
         topics = [query.topic for n in range(start, start + 3) for query in plan(n).queries]
         assert sorted(topics) == [f"p/{t}" for t in range(TOPICS)]
+
+
+def test_a_batch_stays_in_one_partition() -> None:
+    first = make_benchmark()
+    second = make_benchmark().partitions[0]
+    renamed = tuple(
+        replace(query, id="o" + query.id, partition="op", topic="o" + query.topic) for query in second.queries
+    )
+    judged = tuple(replace(row, query="o" + row.query) for row in second.judgements)
+    both = Benchmark("toy", (*first.partitions, replace(second, name="op", queries=renamed, judgements=judged)))
+    for apart in (True, False):
+        plan = OneToManyPlan(both, topics=3, queries_per_topic=1, one_partition=apart)
+        assert plan.batches_per_pass == 4
+        mixed = [len({query.partition for query in plan(n).queries}) for n in range(8)]
+        assert (set(mixed) == {1}) == apart
+        assert len({query.topic for n in range(4) for query in plan(n).queries}) == 2 * TOPICS
 
 
 def test_hard_negatives_come_first_and_numbers_hold() -> None:

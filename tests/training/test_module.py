@@ -65,14 +65,28 @@ def test_the_guard_names_the_batch_before_the_update() -> None:
 def test_biases_norms_and_scalars_are_not_decayed() -> None:
     module = make_module(weight_decay=0.1)
     optimizer = module.configure_optimizers()["optimizer"]  # type: ignore[index]
-    decayed = {id(parameter) for parameter in optimizer.param_groups[0]["params"]}
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
+    decayed = {
+        id(parameter)
+        for group in optimizer.param_groups
+        if group["weight_decay"] == 0.1
+        for parameter in group["params"]
+    }
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {0.1, 0.0}
     seen = 0
     for name, parameter in module.named_parameters():
         norm = isinstance(module.get_submodule(name.rpartition(".")[0]), nn.BatchNorm2d)
         assert (id(parameter) in decayed) == (parameter.ndim >= 2 and not norm and not name.endswith("bias")), name
         seen += 1
     assert seen == sum(len(group["params"]) for group in optimizer.param_groups) > 15
+
+
+def test_some_parameters_learn_at_another_rate() -> None:
+    module = make_module(lr=0.01, lr_ratios={"text_part": 3.0, "log_weight": 10.0})
+    optimizer = module.configure_optimizers()["optimizer"]  # type: ignore[index]
+    rates = {id(parameter): group["initial_lr"] for group in optimizer.param_groups for parameter in group["params"]}
+    for name, parameter in module.named_parameters():
+        expected = 0.03 if "text_part" in name else 0.1 if "log_weight" in name else 0.01
+        assert rates[id(parameter)] == pytest.approx(expected), name
 
 
 def test_the_schedule_warms_up_and_ends_at_the_floor() -> None:
