@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,19 +17,20 @@ from muvr_train.data.augment import FeatureAugment
 from muvr_train.data.batch import Batch
 from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches, make_loader
 from muvr_train.data.one_to_many import OneToManyPlan
-from muvr_train.errors import ConfigError, DataError
+from muvr_train.errors import ConfigError
 from muvr_train.evaluation import evaluate, supported_modes
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.write import write_json
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import finish
+from muvr_train.runner.folder import claim_folder, find_resume, loggers_of
 from muvr_train.runner.models import baseline_models, build_retriever, fit_model, plain, recipe_of
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
-from muvr_train.training.loggers import CsvLogger, make_wandb
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress
 
-log = logging.getLogger(__name__)
+STEP_0 = {"frame_max": "zero_shot", "frame_max whitened": "zero_shot_whitened"}
+"""The untrained rows that are logged before the first step, and the names they are logged by."""
 
 
 def train(cfg: DictConfig) -> dict[str, float]:
@@ -51,31 +51,6 @@ def train(cfg: DictConfig) -> dict[str, float]:
         return finish(cfg, folder, model.to(device), data, loggers_of(cfg, folder), trained=False)
     best, loggers = run_trainer(cfg, folder, model, data, device)
     return finish(cfg, folder, best.to(device), data, loggers, trained=True)
-
-
-def claim_folder(cfg: DictConfig) -> Path:
-    """Take the run's folder for this run: a folder that holds another run is refused.
-
-    Raises:
-        ConfigError: the folder already belongs to a run and this is no resume.
-    """
-    folder = Path("checkpoints") / str(cfg.run)
-    folder.mkdir(parents=True, exist_ok=True)
-    text = OmegaConf.to_yaml(cfg, resolve=True)
-    try:
-        with (folder / "config.yaml").open("w" if cfg.resume_from else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ConfigError(
-            f"run={cfg.run}: {folder} already holds a run. Choose another run=NAME, or continue it with "
-            f"resume_from={folder}"
-        ) from None
-    latest = folder.parent / "latest"
-    if latest.is_symlink() or not latest.exists():
-        temporary = folder.parent / f".latest-{os.getpid()}"
-        temporary.symlink_to(folder.name)
-        os.replace(temporary, latest)
-    return folder
 
 
 def quiet_lightning() -> None:
@@ -109,100 +84,86 @@ def training_batches(cfg: DictConfig, data: Data) -> Dataset[Batch]:
     return SupervisedBatches(data.store, plan, weak)
 
 
-def loggers_of(cfg: DictConfig, folder: Path) -> list[Any]:
-    """Build the CSV logger, and W&B where asked for."""
-    loggers: list[Any] = [CsvLogger(folder)]
-    if cfg.logger.kind == "wandb":
-        loggers.append(make_wandb(folder, cfg.run, cfg.logger.project, plain(cfg)))
-    return loggers
-
-
 def run_trainer(
     cfg: DictConfig, folder: Path, model: Retriever, data: Data, device: str
 ) -> tuple[Retriever, list[Any]]:
     """Train and give the model with the weights of the best checkpoint, and the loggers."""
-    settings = cfg.trainer
-    total = settings.max_epochs * settings.steps_per_epoch
-    loss = instantiate(cfg.loss)
-    steps = -(-total // settings.accumulate)
+    total = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
     module = RetrievalModule(
-        model, loss, steps, **plain(cfg.optimizer), recipe=recipe_of(cfg, data.store.dims, data.store)
+        model,
+        instantiate(cfg.loss),
+        -(-total // cfg.trainer.accumulate),
+        **plain(cfg.optimizer),
+        recipe=recipe_of(cfg, data.store.dims, data.store),
     )
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise ConfigError("nothing to train: this model and fusion head have no parameters. Use experiment=zero_shot")
     progress, loggers = Progress(cfg.seed), loggers_of(cfg, folder)
     checkpoint = find_resume(cfg, folder, loggers[0])
-    val, protocol = data.part("val"), protocol_of(cfg)
-    monitor = (
-        settings.monitor or f"val/{val.name}/{best_mode(protocol.modes or supported_modes(model, data.store))}/mean/mAP"
-    )
+    evaluation = evaluation_callback(cfg, folder, model, data, device, progress)
+    trainer = make_trainer(cfg, device, loggers, [*callbacks_of(cfg, progress, total), evaluation])
+    loader = make_loader(training_batches(cfg, data), progress, total, cfg.data.workers)
+    trainer.fit(module, loader, ckpt_path=checkpoint, weights_only=True)
+    best = torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)
+    module.load_state_dict(best["state_dict"])
+    summary = {"best_step": evaluation.best_step, "monitor": evaluation.monitor, "best": evaluation.best}
+    write_json(folder / "training.json", summary)
+    return model, loggers
+
+
+def evaluation_callback(
+    cfg: DictConfig, folder: Path, model: Retriever, data: Data, device: str, progress: Progress
+) -> EvaluateAndSave:
+    """Build the callback that evaluates on the validation split with the code of evaluate.py."""
+    settings, val, protocol = cfg.trainer, data.part("val"), protocol_of(cfg)
+    mode = best_mode(protocol.modes or supported_modes(model, data.store))
 
     def untrained() -> dict[str, float]:
         values: dict[str, float] = {}
-        names = {"frame_max": "zero_shot", "frame_max whitened": "zero_shot_whitened"}
-        for name, other in baseline_models(data.store, data.train_videos, list(names)).items():
-            values |= evaluate(other.to(device), data.store, val, data.baseline_protocol(protocol)).flat(names[name])
+        for name, other in baseline_models(data.store, data.train_videos, list(STEP_0)).items():
+            results = evaluate(other.to(device), data.store, val, data.baseline_protocol(protocol))
+            values |= results.flat(STEP_0[name])
         return values
 
-    evaluation = EvaluateAndSave(
+    return EvaluateAndSave(
         progress=progress,
         evaluate=lambda: evaluate(model, data.store, val, protocol).flat("val"),
         baselines=untrained,
         folder=folder,
-        monitor=monitor,
+        monitor=settings.monitor or f"val/{val.name}/{mode}/mean/mAP",
         steps_per_epoch=settings.steps_per_epoch,
         every_n_epochs=settings.every_n_epochs,
-        total_steps=total,
+        total_steps=settings.max_epochs * settings.steps_per_epoch,
         checkpoint_every_n_steps=settings.checkpoint_every_n_steps,
         patience=settings.early_stop_patience,
     )
+
+
+def callbacks_of(cfg: DictConfig, progress: Progress, total: int) -> list[pl.Callback]:
+    """Build the progress, the log, the bar, and the user's own callbacks: entries of `callbacks` with a class path."""
     callbacks: list[pl.Callback] = [progress, TrainLog(progress, cfg.callbacks.log_every_n_steps)]
     if cfg.callbacks.progress_bar:
         callbacks.append(ProgressBar(progress, total))
-    callbacks += [instantiate(extra) for name, extra in cfg.callbacks.items() if OmegaConf.is_dict(extra)]
-    trainer = pl.Trainer(
+    return callbacks + [instantiate(extra) for extra in cfg.callbacks.values() if OmegaConf.is_dict(extra)]
+
+
+def make_trainer(cfg: DictConfig, device: str, loggers: list[Any], callbacks: list[pl.Callback]) -> pl.Trainer:
+    """Build the Lightning trainer: one long epoch (see `training.progress`), our own checkpoints and bar."""
+    return pl.Trainer(
         accelerator="gpu" if device == "cuda" else "cpu",
-        devices=settings.devices,
-        precision=settings.precision,
+        devices=cfg.trainer.devices,
+        precision=cfg.trainer.precision,
         max_epochs=1,
-        accumulate_grad_batches=settings.accumulate,
-        gradient_clip_val=settings.gradient_clip,
-        callbacks=[*callbacks, evaluation],
+        accumulate_grad_batches=cfg.trainer.accumulate,
+        gradient_clip_val=cfg.trainer.gradient_clip,
+        callbacks=callbacks,
         logger=loggers,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
-        log_every_n_steps=max(1, cfg.callbacks.log_every_n_steps),
+        log_every_n_steps=1,
     )
-    loader = make_loader(training_batches(cfg, data), progress, total, cfg.data.workers)
-    trainer.fit(module, loader, ckpt_path=checkpoint, weights_only=True)
-    best = torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)
-    module.load_state_dict(best["state_dict"])
-    write_json(
-        folder / "training.json", {"best_step": evaluation.best_step, "monitor": monitor, "best": evaluation.best}
-    )
-    return model, loggers
-
-
-def find_resume(cfg: DictConfig, folder: Path, csv: CsvLogger) -> str | None:
-    """Find the checkpoint to go on from and cut metrics.csv back to its step; None starts at step 0."""
-    if not cfg.resume_from:
-        return None
-    given = Path(cfg.resume_from)
-    path = given if given.is_file() else folder / "last.ckpt"
-    if not path.is_file():
-        log.warning("%s has no checkpoint yet: the run starts again at step 0", folder)
-        csv.cut_back(-1)
-        return None
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        finished = int(state["callbacks"]["Progress"]["finished"])
-    except Exception as error:
-        raise DataError(f"resume_from={path} is no checkpoint of a run, or it is damaged: {error!r}") from error
-    csv.cut_back(finished)
-    log.info("going on from step %d of %s", finished, path)
-    return str(path)
 
 
 def best_mode(modes: tuple[str, ...]) -> str:
