@@ -74,13 +74,14 @@ def foreign_intro(x: Tensor, rng: np.random.Generator, donor: Tensor) -> Tensor:
 
 def noise(x: Tensor, rng: np.random.Generator, strength: float = 0.05) -> Tensor:
     """Add Gaussian noise of `strength` times the root mean square of the features."""
-    drawn = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32))
+    drawn = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)).to(x.device)
     return x + strength * x.pow(2).mean().sqrt() * drawn
 
 
 def feature_dropout(x: Tensor, rng: np.random.Generator, share: float = 0.1) -> Tensor:
     """Zero the same random `share` of the feature dimensions in all frames."""
-    return x * torch.from_numpy((rng.random(x.shape[-1]) >= share).astype(np.float32))
+    kept = torch.from_numpy((rng.random(x.shape[-1]) >= share).astype(np.float32))
+    return x * kept.to(x.device)
 
 
 @dataclass(frozen=True)

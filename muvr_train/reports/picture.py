@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from muvr_train.benchmarks.types import Benchmark
+from muvr_train.benchmarks.types import Benchmark, Query
 from muvr_train.data.batch import load_queries
+from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
+from muvr_train.models.functional import frame_maps
 from muvr_train.models.retriever import Retriever
+from muvr_train.search.judged import device_of
 
 
 def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, benchmark: Benchmark) -> Path | None:
-    """Draw the map of the first query (of each of up to five partitions) against its first match that has features.
+    """Draw frame cosines and network maps: the first query of up to five partitions against its first match.
 
     Returns:
         The path, or None where no query has a match with features.
@@ -29,31 +34,41 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
         pairs += [pair for pair in [next(found, None)] if pair is not None]
     if not pairs:
         return None
+    maps = [_maps(model, store, benchmark.query_by_id[query], video) for query, video in pairs]
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(pairs), figsize=(3.6 * len(pairs), 3.9), squeeze=False, layout="constrained")
-    by_id = benchmark.query_by_id
-    device = next((tensor.device for tensor in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
-    model.eval()
-    for axis, (query_id, video) in zip(axes[0], pairs, strict=True):
-        with torch.inference_mode():
-            query = model.encode_query(load_queries(store, [by_id[query_id]]).to(device))
-            fine = store.tokens([video], "fine").to(device) if store.dims.fine_dim is not None else None
-            database = model.encode_database(store.tokens([video]).to(device), fine)
-            if query.index is None:
-                continue
-            values = model.network.similarity_map(query.index, database.index)[0, 0].float().cpu().numpy()
-        low, high = model.network.range
-        image = axis.imshow(
-            values, vmin=min(low, float(values.min())), vmax=max(high, float(values.max())), aspect="auto"
-        )
-        axis.set_title(f"{query_id}\n{video}", fontsize=8)
-        axis.set_xlabel("frames of the match", fontsize=8)
-        axis.set_ylabel("frames of the query", fontsize=8)
-    figure.colorbar(image, ax=axes[0].tolist(), shrink=0.8, label="similarity")
+    size = (3.2 * len(pairs) + 1, 6.4)
+    figure, axes = plt.subplots(2, len(pairs), figsize=size, squeeze=False, layout="constrained")
+    for column, (query, video) in enumerate(pairs):
+        axes[0, column].set_title(f"{query}\n{video}", fontsize=8)
+    for row, what in enumerate(("cosine of frames, best regions", "what the network makes of it")):
+        top = max(1.0, *(float(pair[row].max()) for pair in maps))
+        for column, pair in enumerate(maps):
+            axis = axes[row, column]
+            image = axis.imshow(pair[row], vmin=min(0.0, float(pair[row].min())), vmax=top, cmap="viridis")
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.yaxis.get_major_locator().set_params(integer=True)
+            axis.set_xlabel("frames of the match" if row == 0 else "cells (4 frames each where pooled)", fontsize=7)
+        axes[row, 0].set_ylabel(f"{what}\nframes of the query", fontsize=8)
+        figure.colorbar(image, ax=axes[row].tolist(), shrink=0.8)
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return path
+
+
+def _maps(model: Retriever, store: FeatureStore, query: Query, video: str) -> tuple[NDArray[np.float32], ...]:
+    """Give the cosines of raw frames [T1, T2], and the network's own map."""
+    model.eval()
+    device = device_of(model)
+    with torch.inference_mode():
+        encoded = model.encode_query(load_queries(store, [query]).to(device))
+        fine = store.tokens([video], "fine").to(device) if store.dims.fine_dim is not None else None
+        database = model.encode_database(store.tokens([video]).to(device), fine)
+        if encoded.index is None or encoded.query.video is None:
+            raise DataError(f"query {query.id} has no video: no similarity map can be drawn")
+        frames = frame_maps(encoded.query.video.x, database.raw.x, "max")[0, 0]
+        refined = model.network.similarity_map(encoded.index, database.index)[0, 0]
+    return tuple(values.float().cpu().numpy() for values in (frames, refined))
