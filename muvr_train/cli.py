@@ -39,7 +39,7 @@ def reporting() -> Iterator[None]:
         ours = _find_ours(error)
         if ours is None or debugging():
             raise
-        sys.stderr.write(f"error: {ours}\n")
+        sys.stderr.write(f"error: {_message(ours)}\n")
         sys.exit(2 if isinstance(ours, ConfigError) else 1)
 
 
@@ -49,10 +49,18 @@ def debugging() -> bool:
 
 
 def _find_ours(error: BaseException | None) -> MuvrTrainError | None:
-    """Look for our own error behind those of Hydra's instantiation and of loader workers."""
+    """Look for our own error behind those of Hydra's instantiation; a fault of the program is never hidden by it."""
     while error is not None and not isinstance(error, MuvrTrainError):
-        error = error.__cause__ or error.__context__
+        error = error.__cause__
     return error
+
+
+def _message(error: MuvrTrainError) -> str:
+    """Give the message; a loader process wraps it into its traceback, of which the last entry is the message."""
+    text = str(error)
+    if text.startswith("Caught ") and "Original Traceback" in text:
+        text = text.rsplit(f"{type(error).__name__}: ", 1)[-1].strip()
+    return text
 
 
 def start(config_name: str) -> None:

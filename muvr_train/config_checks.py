@@ -84,7 +84,8 @@ def check_values(cfg: DictConfig) -> None:
     Raises:
         ConfigError: a value is impossible, or two contradict each other.
     """
-    for key, rule in RULES.items():
+    rules = {**RULES, **(OWN_MODEL_RULES if _is_own_model(cfg) else {})}
+    for key, rule in rules.items():
         value = OmegaConf.select(cfg, key, default=_ABSENT, throw_on_missing=False)
         if value is not _ABSENT and not OmegaConf.is_missing(*_parent(cfg, key)) and not rule.allows(value):
             near = hint(nearest_names(str(value), rule.names))
@@ -99,7 +100,22 @@ def check_values(cfg: DictConfig) -> None:
     _check_targets(cfg)
 
 
+OWN_MODEL_RULES = {
+    "model.base": one_of("frame_max", "frame_max_frames", "chamfer", "chamfer_max", "chamfer_frames"),
+    "model.over": one_of("regions", "frames"),
+    "model.region_pooling": one_of("chamfer", "max"),
+    "model.mask_pooling": one_of("all", "any"),
+    "model.whiten": Rule(lambda v: isinstance(v, bool) or whole(1).allows(v), "true | false | a number of components"),
+    "model.binarization": optional(whole(1)),
+    "model.pair_chunk": optional(whole(1)),
+    **{f"model.{name}": FLAG for name in ("residual", "attention", "attention_norm", "symmetric", "batch_norm")},
+}
+"""For the networks of this package; a user's own network may give these names another meaning."""
 _ABSENT = object()
+
+
+def _is_own_model(cfg: DictConfig) -> bool:
+    return str(OmegaConf.select(cfg, "model._target_", default="")).startswith("muvr_train.models.")
 
 
 def _parent(cfg: DictConfig, key: str) -> tuple[DictConfig, str]:
@@ -130,8 +146,10 @@ def _check_data(cfg: DictConfig) -> None:
             f"data=folder has no annotation for benchmark={benchmark.name}: use benchmark=copies "
             "(experiment=s2vs_self_supervised does)"
         )
-    if data.kind == "folder" and data.videos is None:
+    if data.kind == "folder" and data.videos is None and data.features is None:
         raise ConfigError("data=folder needs data.videos=DIR, the folder with your video files")
+    if cfg.get("residency") == "gpu" and data.workers > 0:
+        raise ConfigError("residency=gpu needs data.workers=0: resident features are read without loader processes")
     if data.kind == "muvr" and data.features is None and data.videos is None:
         raise ConfigError("data=muvr needs data.features=STORE (or a folder of .npy files), or data.videos=DIR")
     if benchmark.name == "copies" and data.kind != "folder":

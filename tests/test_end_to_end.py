@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.toy import make_toy
 
@@ -139,8 +140,11 @@ def test_the_heads_of_the_readme(place: Workplace) -> None:
 def test_zero_shot_needs_no_training(place: Workplace) -> None:
     done = place.call("train.py", "experiment=zero_shot", *place.data, "run=zero")
     assert done.returncode == 0, done.stderr
-    meta = json.loads((place.folder / "checkpoints/zero/results.json").read_text())["meta"]
-    assert meta["protocol"]["split"] == "all"
+    content = json.loads((place.folder / "checkpoints/zero/results.json").read_text())
+    assert content["meta"]["protocol"]["split"] == "all"
+    assert content["meta"]["protocol"]["gallery"] == "full"
+    assert content["meta"]["model"] == "untrained"
+    assert "frame_max whitened" in done.stdout
 
 
 def fails(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
@@ -186,6 +190,40 @@ def test_missing_features_are_listed_and_nothing_is_scored(place: Workplace, tmp
     done = place.call("evaluate.py", "model=frame_max", *data, "on_missing=official")
     assert done.returncode == 0, done.stderr
     assert "missing_database 1" in done.stdout
+
+
+def test_training_finds_holes_before_it_starts_and_the_name_stays_free(place: Workplace, tmp_path: Path) -> None:
+    annotations, features = make_toy(tmp_path / "holes")
+    lost = [features / "dance" / f"t{topic}m1.npy" for topic in range(5)]
+    for path in lost:
+        path.unlink()
+    data = ("data=muvr", f"data.annotations={annotations}", f"data.features={features}", "run=holes", "logger=csv")
+    fails(place.call("train.py", *data, "debug=smoke"), 1, "dance/t", "on_missing=official")
+    assert not (place.folder / "checkpoints/holes/metrics.csv").exists()
+    done = place.call("train.py", *data, "debug=smoke", "on_missing=official")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"[1-4] ids of the training part have no features", done.stderr)
+    assert "missing_database 1" in done.stdout
+
+
+def test_training_topics_are_never_scored_as_test_topics(place: Workplace, run: Path) -> None:
+    checkpoint = place.folder / "moved.ckpt"
+    checkpoint.write_bytes((run / "best.ckpt").read_bytes())
+    done = place.call(
+        "evaluate.py", "ckpt_path=moved.ckpt", *place.data, "data.fractions=[0.4,0.2,0.4]", "out=out/moved"
+    )
+    fails(done, 2, "data.fractions=[0.4, 0.2, 0.4]", "[0.6,0.2,0.2]", "held-out")
+    done = place.call("evaluate.py", "ckpt_path=moved.ckpt", *place.data, "out=out/moved")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_checkpoint_cannot_call_other_code(place: Workplace, run: Path) -> None:
+    content = torch.load(run / "best.ckpt", weights_only=True)
+    for group, node in (("model", {"_target_": "os.system"}), ("fusion", {"x": {"_target_": "os.getcwd"}})):
+        recipe = {**content["muvr_train"], group: {**content["muvr_train"][group], **node}}
+        torch.save({**content, "muvr_train": recipe}, place.folder / "evil.ckpt")
+        done = place.call("evaluate.py", "ckpt_path=evil.ckpt", *place.data, "out=out/evil")
+        fails(done, 1, "evil.ckpt", "refused")
 
 
 def test_a_monitor_that_does_not_exist(place: Workplace) -> None:

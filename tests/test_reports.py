@@ -82,7 +82,8 @@ def test_a_k_larger_than_the_gallery_shows_as_a_dash() -> None:
 
 
 def test_counts_are_shown_when_they_are_not_zero() -> None:
-    (line,) = count_lines(make_results(0.5))
+    line, other = count_lines(make_results(0.5))
+    assert "tv" in other
     assert "missing_database 3" in line
     assert "missing_queries" not in line
 

@@ -88,8 +88,11 @@ def load_queries(
 
 def _own_frames(store: FeatureStore, video_id: str) -> Tensor:
     frames = store.tensors([video_id])[0]
-    if frames.shape[1] != 1:
-        raise DataError(f"{video_id} has no text vector, and its frames have {frames.shape[1]} regions: no substitute")
+    if frames.shape[1] != 1 or frames.shape[2] != (store.dims.text_dim or frames.shape[2]):
+        raise DataError(
+            f"{video_id} has no text vector, and its frames ({frames.shape[1]} regions x {frames.shape[2]}) cannot "
+            f"take its place ({store.dims.text_dim} numbers): extract the text, or leave out the modes t and tv"
+        )
     rows = frames[:, 0]
     return rows.mean(dim=0, keepdim=True) if len(rows) == 8 else rows
 

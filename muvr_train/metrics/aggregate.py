@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,29 +35,6 @@ class PartitionMetrics:
     counts: dict[str, int]
     per_query: dict[str, Floats]
     exceeding: tuple[int, ...] = ()
-
-
-def relevance_matrix(
-    query_ids: Sequence[str], positives: Sequence[Mapping[str, str]], database_ids: Sequence[str]
-) -> NDArray[np.int8]:
-    """Relevance as the official evaluator has it: 1 for positives, -1 for the query's own video, 0 for all others.
-
-    Args:
-        query_ids: [Q] the rows.
-        positives: [Q] positives of each row by database id; those that are not among the columns are passed over (the
-            caller counts them in `n_positive`).
-        database_ids: [N] the columns.
-
-    Returns:
-        int8 [Q, N].
-    """
-    column = {video: index for index, video in enumerate(database_ids)}
-    relevance = np.zeros((len(query_ids), len(database_ids)), dtype=np.int8)
-    for row, (query, matches) in enumerate(zip(query_ids, positives, strict=True)):
-        relevance[row, [column[video] for video in matches if video in column]] = 1
-        if query in column:
-            relevance[row, column[query]] = -1
-    return relevance
 
 
 def evaluate_partition(

@@ -41,6 +41,7 @@ class Retriever(nn.Module):
     ) -> None:
         super().__init__()
         self.network, self.head, self.dims = network, head, dims
+        self.register_buffer("anchor", torch.zeros(()), persistent=False)  # even a model without weights has a device
         self.text_part: TextPart | None = None
         if dims.text_dim is not None:
             self.text_part = TextPart(dims.text_dim, dims.text_target_dim, text_pooling, text_temperature)

@@ -51,13 +51,14 @@ def recall_table(named: Mapping[str, Results], ks: Sequence[int]) -> Table:
 
 
 def count_lines(results: Results) -> list[str]:
-    """Say what was left out or removed: one line per count that is not zero, over all partitions of the first mode."""
-    total = next((row for row in results.rows if row["partition"] == "mean"), None)
-    if total is None:
-        return []
-    counts: Mapping[str, int] = total["counts"]  # type: ignore[assignment]
-    shown = ", ".join(f"{name} {value}" for name, value in counts.items() if value)
-    return [f"counts over all partitions ({total['mode']}): {shown}"]
+    """Say what was counted, left out or removed: a line per mode, summed over partitions, without the zeros."""
+    lines = []
+    for row in results.rows:
+        if row["partition"] == "mean":
+            counts: Mapping[str, int] = row["counts"]  # type: ignore[assignment]
+            shown = ", ".join(f"{name} {value}" for name, value in counts.items() if value)
+            lines.append(f"counts, all partitions, {row['mode']}: {shown}")
+    return lines
 
 
 def print_tables(
@@ -70,7 +71,7 @@ def print_tables(
     console = console or Console(width=None if Console().is_terminal else 140)
     console.print(partition_table(named, references))
     console.print(recall_table(named, ks))
-    for line in count_lines(next(iter(named.values()))):
+    for line in count_lines(list(named.values())[-1]):
         console.print(line, soft_wrap=True)
 
 

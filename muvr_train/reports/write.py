@@ -16,7 +16,22 @@ DEFINITIONS = {
     "uAP": "average precision of one ranking of all (query, video) pairs of a partition",
     "recall@k": "hits in the first k / positives",
     "hit@k": "1 if any of the first k is a positive",
+    "precision@k": "hits in the first k / k",
+    "MRR": "1 / rank of the first positive, 0 if none is found",
+    "R-precision": "hits in the first R / R, R = number of positives",
+    "nDCG": "normalised discounted cumulative gain with binary relevance",
     "mean": "plain mean over partitions",
+    "ties": "average: expected value over random orders within a tie; optimistic, pessimistic: best and worst order",
+    "counts.queries": "queries with features, scored",
+    "counts.counted_queries": "of these, in mAP and recall (officially a query without a list of positives is not)",
+    "counts.database": "database videos with features",
+    "counts.positives": "annotated pairs in the gallery, found or not: the divisor of uAP",
+    "counts.ties": "pairs of a positive and a non-positive of one query with equal scores",
+    "counts.pooled_ties": "the same over the pooled ranking of uAP",
+    "counts.missing_queries": "queries without features, dropped (on_missing=official)",
+    "counts.missing_database": "database videos without features, counted as not retrieved (on_missing=official)",
+    "counts.queries_without_text": "queries left out of the mode because they have no text",
+    "counts.self_removed": "queries removed from their own ranking",
 }
 
 

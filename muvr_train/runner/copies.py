@@ -25,8 +25,6 @@ from muvr_train.features.extract import FAILURES, Failure
 from muvr_train.features.listing import list_videos
 from muvr_train.features.store import FeatureStore
 
-SEED = 0
-"""The benchmark's own seed (`benchmark.seed`): it stays the same whatever `seed` a training has."""
 log = logging.getLogger(__name__)
 
 

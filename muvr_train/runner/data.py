@@ -13,8 +13,10 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from muvr_train.benchmarks.holes import without_missing
 from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
+from muvr_train.benchmarks.muvr_files import ALIASES
 from muvr_train.benchmarks.splits import apply_splits
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
@@ -53,13 +55,22 @@ class Data:
 
     @cached_property
     def train_videos(self) -> Sequence[str]:
-        """Give the ids of the training split: its queries and what their lists hold."""
-        return self.train_part.video_ids
+        """Give what may be learned from without labels: the training part's videos that match no held-out query."""
+        held = {
+            video
+            for row in self.benchmark.judgements
+            if self.benchmark.query_by_id[row.query].split != "train"
+            for video in (row.query, *row.positives)
+        }
+        return [video for video in self.train_part.video_ids if video not in held]
 
     @cached_property
     def train_part(self) -> Benchmark:
-        """Reduce the benchmark to the training queries, without those that leak into validation or test."""
-        return (self.training or self.benchmark).select("train", "split")
+        """Reduce the benchmark to the training queries, without leaks and without videos that have no features."""
+        part, missing = without_missing((self.training or self.benchmark).select("train", "split"), self.store.has)
+        if missing:
+            log.warning("%d ids of the training part have no features and are left out of training", missing)
+        return part
 
     def transductive(self, split: str) -> bool:
         """Whether a self-supervised training saw database videos of the split (without labels)."""
@@ -128,6 +139,7 @@ def extracted(cfg: DictConfig, videos: Path, device: str, texts: Mapping[str, st
         DataError: videos that could not be extracted (the good ones are kept).
     """
     from muvr_train.features.extract import extract_folder, extraction_manifest, store_name
+    from muvr_train.features.listing import list_videos
     from muvr_train.features.sampling import FrameSampler
     from muvr_train.features.texts import add_texts
 
@@ -135,16 +147,24 @@ def extracted(cfg: DictConfig, videos: Path, device: str, texts: Mapping[str, st
     if text_encoder is None and hasattr(encoder, "encode_texts"):
         text_encoder = encoder
     more = text_encoder.manifest() if text_encoder is not None and text_encoder is not encoder else {}
-    out = cache_root() / "features" / store_name(videos, encoder)
-    report = extract_folder(videos, encoder, out, more=more)
+    out = cache_root() / "features" / store_name(videos, encoder, more=more)
+    report = extract_folder(renamed(list_videos(videos)), encoder, out, more=more)
     if not report.ok:
-        raise DataError(
-            f"{len(report.failures)} of {report.total} videos in {videos} could not be extracted; see "
-            f"{out / 'failures.csv'}. Repair or remove them, then run again (the others are kept)"
+        message = (
+            f"{len(report.failures)} of {report.total} videos in {videos} have no features: {out / 'failures.csv'}"
         )
+        if cfg.on_missing == "error":
+            raise DataError(f"{message}. Repair or remove them (the others are kept), or pass on_missing=official")
+        log.warning("%s", message)
     if text_encoder is not None:
         add_texts(out, extraction_manifest(encoder, FrameSampler(), more), texts, text_encoder)
     return out
+
+
+def renamed(videos: list[tuple[str, Path]]) -> list[tuple[str, Path]]:
+    """Give ids of partitions by the names of today: older copies of MUVR call others `geng` and instance `animal`."""
+    parts = [(video.split("/", 1), path) for video, path in videos]
+    return [("/".join([ALIASES.get(names[0], names[0]), *names[1:]]), path) for names, path in parts]
 
 
 def texts_of(benchmark: Benchmark) -> dict[str, str]:

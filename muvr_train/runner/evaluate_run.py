@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
 
 from muvr_train.errors import ConfigError
-from muvr_train.runner.data import open_data
+from muvr_train.runner.data import Data, open_data
 from muvr_train.runner.finish import finish
-from muvr_train.runner.models import build_retriever, fit_model, load_checkpoint
+from muvr_train.runner.models import build_retriever, fit_model, load_checkpoint, plain
+from muvr_train.runner.overview import encoder_name
 from muvr_train.runner.train_run import pick_device
+from muvr_train.types import StoreDims
+
+log = logging.getLogger(__name__)
+CORPUS = ("kind", "annotations", "videos", "size")
 
 
 def evaluate(cfg: DictConfig) -> dict[str, float]:
@@ -25,13 +32,45 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     trained = cfg.ckpt_path is not None
     if trained == (cfg.model is not None):
         raise ConfigError("give either ckpt_path=... (a trained model) or model=frame_max (or another untrained one)")
-    data = open_data(cfg, device, training=False)
+    if not trained:
+        build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64))
+    data = open_data(cfg, device, training=trained or bool(cfg.model.get("whiten")))
+    facts: dict[str, Any] = {}
     if trained:
         loaded = load_checkpoint(Path(cfg.ckpt_path), data.store)
-        model, extra = loaded.model, {"checkpoint": str(cfg.ckpt_path), "checkpoint_sha256": loaded.digest}
+        check_origin(cfg, loaded.recipe, data)
+        data.regime = loaded.recipe["data"]["regime"]
+        model, name = loaded.model, Path(cfg.ckpt_path).resolve().parent.name
+        facts = {"checkpoint": str(cfg.ckpt_path), "checkpoint_sha256": loaded.digest}
     else:
-        model, extra = build_retriever(cfg.model, cfg.fusion, data.store.dims), {}
-        fit_model(model, data.store, data.train_videos if model.needs_fit else (), cfg.seed)
+        model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
+        fit_model(model, data.store, data.train_videos if model.needs_fit else ())
+        name = type(model.network).__name__
     data.print_overview(cfg, device)
-    name = Path(cfg.ckpt_path).parent.name if trained else type(model.network).__name__
-    return finish(cfg, Path(cfg.out), model.to(device), data, [], trained, name, extra)
+    return finish(cfg, Path(cfg.out), model.to(device), data, [], trained, name, baselines=trained, facts=facts)
+
+
+def check_origin(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> None:
+    """Refuse to call training topics test topics, and warn of features of another encoder.
+
+    Raises:
+        ConfigError: the checkpoint was trained on this corpus under other splits.
+    """
+    now, then = plain(cfg.data), recipe["data"]
+    if all(now.get(key) == then.get(key) for key in CORPUS):
+        pairs = {
+            "data.fractions": (list(now["fractions"]), list(then["fractions"])),
+            "benchmark.split_source": (cfg.benchmark.split_source, recipe["benchmark"]["split_source"]),
+        }
+        for key, (given, trained) in pairs.items():
+            if given != trained and cfg.benchmark.split != "all":
+                raise ConfigError(
+                    f"{key}={given}, but the checkpoint was trained with {trained}: its training topics would be "
+                    f"scored as held-out ones. Pass {key}={str(trained).replace(' ', '')}, or benchmark.split=all"
+                )
+    if recipe.get("encoder") != data.store.manifest.get("encoder"):
+        log.warning(
+            "the checkpoint was trained on features of %s; this store holds features of %s",
+            recipe.get("encoder"),
+            encoder_name(data.store),
+        )

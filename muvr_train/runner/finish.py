@@ -23,6 +23,7 @@ from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import baseline_models, plain
+from muvr_train.search.judged import device_of
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ def finish(
     loggers: list[Any],
     trained: bool,
     name: str = "trained",
+    baselines: bool = True,
     facts: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
     """Evaluate a model and the untrained rows on the same queries, write everything, print the table.
@@ -47,6 +49,7 @@ def finish(
         loggers: get the final metrics; W&B also the table and the picture.
         trained: a trained model is scored on the test split unless told otherwise, an untrained one on all queries.
         name: of the model in the tables.
+        baselines: put the untrained rows beside it.
         facts: more of `meta`: checkpoint and hash.
 
     Returns:
@@ -56,8 +59,8 @@ def finish(
     part, protocol = data.part(split), protocol_of(cfg)
     results = evaluate(model, data.store, part, protocol)
     others: dict[str, Results] = {}
-    if trained:
-        device = next(iter([*model.parameters(), *model.buffers()])).device
+    if baselines:
+        device = device_of(model)
         for other, untrained in baseline_models(data.store, data.train_videos).items():
             others[other] = evaluate(untrained.to(device), data.store, part, data.baseline_protocol(protocol))
     meta = {**describe(cfg, data, part, split), "model": name, **(facts or {})}
@@ -77,7 +80,6 @@ def finish(
 
 def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[str, Any]:
     """Collect the facts of results.json's `meta`."""
-    gallery = cfg.benchmark.gallery
     return {
         "version": package_version(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -85,7 +87,7 @@ def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[s
         "config": plain(cfg),
         "seed": cfg.seed,
         "store": {"path": str(data.store.path), "manifest": data.store.manifest},
-        "protocol": {**part.protocol, "split": split, "gallery": gallery, "transductive": data.transductive(split)},
+        "protocol": {**part.protocol, "split": split, "transductive": data.transductive(split)},
         "ties": cfg.benchmark.ties,
         "on_missing": cfg.on_missing,
         "annotation_warnings": list(part.warnings),

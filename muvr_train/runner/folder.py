@@ -46,7 +46,8 @@ def loggers_of(cfg: DictConfig, folder: Path) -> list[Any]:
     """Build the CSV logger, and W&B where asked for."""
     loggers: list[Any] = [CsvLogger(folder)]
     if cfg.logger.kind == "wandb":
-        loggers.append(make_wandb(folder, cfg.run, cfg.logger.project, plain(cfg)))
+        tracker = make_wandb(folder, cfg.run, cfg.logger.project, plain(cfg))
+        loggers += [tracker] if tracker is not None else []
     return loggers
 
 

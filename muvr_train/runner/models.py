@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +16,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.store import FeatureStore
+from muvr_train.models.base import SimilarityNetwork
+from muvr_train.models.fusion.base import FusionHead
 from muvr_train.models.retriever import Retriever
+from muvr_train.models.whitening import Whitening
 from muvr_train.types import StoreDims, Tokens
 
 FIT_VIDEOS = 4096
@@ -63,16 +67,49 @@ def build_retriever(
     Raises:
         ConfigError: the class cannot be imported or refuses the settings (the message is Hydra's).
     """
+    network = build(model, dim=dims.dim, regions=dims.regions)
+    head = build(fusion, dims=dims)
+    for value, kind, group in ((network, SimilarityNetwork, "model"), (head, FusionHead, "fusion")):
+        if not isinstance(value, kind):
+            raise ConfigError(f"{group}._target_ gives a {type(value).__name__}; it must be a {kind.__name__}")
+    return Retriever(network, head, dims)
+
+
+def build(node: Node, **more: Any) -> Any:
+    """Call the class that a config node names with its settings.
+
+    Raises:
+        ConfigError: the class cannot be imported or refuses the settings.
+    """
     from hydra.errors import InstantiationException
 
     try:
-        network = instantiate(model, dim=dims.dim, regions=dims.regions)
-        head = instantiate(fusion, dims=dims)
+        return instantiate(node, **more)
     except InstantiationException as error:
         if isinstance(error.__cause__, ConfigError):
             raise error.__cause__ from error
-        raise ConfigError(f"cannot build the model: {error}") from error
-    return Retriever(network, head, dims)
+        first = str(error).splitlines()
+        raise ConfigError(f"cannot build {plain(node).get('_target_')}: {' '.join(first)}") from error
+
+
+def check_recipe(recipe: dict[str, Any], path: Path) -> None:
+    """Refuse a checkpoint whose recipe would call anything but a network and a head.
+
+    Raises:
+        DataError: a class path that is none of these, or one inside the settings.
+    """
+    for group, kind in (("model", SimilarityNetwork), ("fusion", FusionHead)):
+        node = dict(recipe[group])
+        target = node.pop("_target_", "")
+        if "_target_" in repr(node):
+            raise DataError(f"{path}: the checkpoint's {group} settings name further classes; such files are refused")
+        module, _, name = target.rpartition(".")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise DataError(f"{path}: its {group} is the class {target!r}, which cannot be imported here") from error
+        if not (isinstance(found, type) and issubclass(found, kind)):
+            raise DataError(f"{path}: its {group} is {target!r}, which is no {kind.__name__}; such files are refused")
 
 
 def fit_model(model: Retriever, store: FeatureStore, train_videos: Sequence[str], seed: int = 0) -> None:
@@ -97,14 +134,19 @@ def baseline_models(
     store: FeatureStore, train_videos: Sequence[str], names: Sequence[str] | None = None
 ) -> dict[str, Retriever]:
     """Build the untrained models that a trained one is compared with, whitened on the same training split."""
-    models = {}
+    models: dict[str, Retriever] = {}
+    whitenings: list[Whitening | None] = []
     for name in names or BASELINES:
         if store.dims.regions == 1 and name.startswith("chamfer") and "global" not in name:
             continue
         if store.dims.regions == 1 and name == "frame_max global whitened":
             continue
         models[name] = build_retriever(BASELINES[name], MEAN, store.dims)
+        own, fitted = models[name].network.whitening, next((w for w in whitenings if w is not None), None)
+        if own is not None and fitted is not None:
+            own.load_state_dict(fitted.state_dict())  # the same vectors, whatever is done with them afterwards
         fit_model(models[name], store, train_videos)
+        whitenings.append(own)
     return models
 
 
@@ -140,8 +182,12 @@ def load_checkpoint(path: Path, store: FeatureStore) -> Loaded:
             f"{path} was trained on features of another size than {store.path} holds: checkpoint {dims}, store {have}. "
             "Give the store it was trained on (data.features=...) or train on this one"
         )
+    check_recipe(recipe, path)
     model = build_retriever(recipe["model"], recipe["fusion"], dims)
     prefix = "retriever."
     own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-    model.load_state_dict(own, strict=True)
+    try:
+        model.load_state_dict(own, strict=True)
+    except RuntimeError as error:
+        raise DataError(f"{path}: the weights do not fit the model that the checkpoint describes: {error}") from error
     return Loaded(model.eval(), recipe, hashlib.sha256(path.read_bytes()).hexdigest())

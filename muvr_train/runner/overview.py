@@ -39,9 +39,15 @@ def print_overview(
         size += f"; for texts {dims.fine_regions} regions x {dims.fine_dim}"
     texts = "no texts" if dims.text_dim is None else f"texts {dims.text_dim}"
     table.add_row("features", f"{name} ({size}; {texts})")
-    if expected_encoder is not None and expected_encoder != name:
+    if expected_encoder is not None and name.startswith("unknown"):
+        note = f"the features do not say which encoder made them; this experiment was written for {expected_encoder}"
+        table.add_row("[yellow]note[/]", f"[yellow]{note}[/]")
+    elif expected_encoder is not None and expected_encoder != name:
         note = f"this experiment was written for {expected_encoder}; its figures do not carry over to {name}"
         table.add_row("[bold red]warning[/]", f"[bold red]{note}[/]")
+    if dims.text_dim is None and any(query.text for query in benchmark.queries):
+        note = "the queries have texts, the store has no text vectors: only video queries are used"
+        table.add_row("[yellow]note[/]", f"[yellow]{note}[/]")
     table.add_row("videos", f"{len(store.ids())} in {store.path.name}")
     per_split = {split: sum(query.split == split for query in benchmark.queries) for split in SPLITS}
     table.add_row("queries", ", ".join(f"{split} {count}" for split, count in per_split.items()))

@@ -18,16 +18,18 @@ from muvr_train.data.batch import Batch
 from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches, make_loader
 from muvr_train.data.one_to_many import OneToManyPlan
 from muvr_train.errors import ConfigError
-from muvr_train.evaluation import evaluate, supported_modes
+from muvr_train.evaluation import evaluate, refuse_missing, supported_modes
+from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.write import write_json
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import finish
 from muvr_train.runner.folder import claim_folder, find_resume, loggers_of
-from muvr_train.runner.models import baseline_models, build_retriever, fit_model, plain, recipe_of
+from muvr_train.runner.models import baseline_models, build, build_retriever, fit_model, plain, recipe_of
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress
+from muvr_train.types import StoreDims
 
 STEP_0 = {"frame_max": "zero_shot", "frame_max whitened": "zero_shot_whitened"}
 """The untrained rows that are logged before the first step, and the names they are logged by."""
@@ -39,18 +41,47 @@ def train(cfg: DictConfig) -> dict[str, float]:
     Returns:
         The final metrics, `test/<benchmark>/<mode>/<partition>/<metric>`.
     """
-    folder = claim_folder(cfg)
     torch.manual_seed(cfg.seed)
     quiet_lightning()
     device = pick_device(cfg)
+    try_settings(cfg)
     data = open_data(cfg, device)
     model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
     data.print_overview(cfg, device)
-    fit_model(model, data.store, data.train_videos, cfg.seed)
+    refuse_holes(cfg, model, data)
+    folder = claim_folder(cfg)
+    fit_model(model, data.store, data.train_videos)
     if cfg.trainer.max_epochs == 0:
-        return finish(cfg, folder, model.to(device), data, loggers_of(cfg, folder), trained=False)
+        return finish(cfg, folder, model.to(device), data, loggers_of(cfg, folder), trained=False, name="untrained")
     best, loggers = run_trainer(cfg, folder, model, data, device)
     return finish(cfg, folder, best.to(device), data, loggers, trained=True)
+
+
+def try_settings(cfg: DictConfig) -> None:
+    """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
+    build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64))
+    build_loss(cfg)
+
+
+def build_loss(cfg: DictConfig) -> CompositeLoss:
+    """Build the losses.
+
+    Raises:
+        ConfigError: the class cannot be imported or refuses the settings.
+    """
+    loss = build(cfg.loss)
+    if not isinstance(loss, CompositeLoss):
+        raise ConfigError(f"loss._target_={cfg.loss._target_}: must be a CompositeLoss (it may hold any losses)")
+    return loss
+
+
+def refuse_holes(cfg: DictConfig, model: Retriever, data: Data) -> None:
+    """Raise before anything is trained if features are missing that training or evaluation will need."""
+    if cfg.on_missing == "error":
+        modes = protocol_of(cfg).modes or supported_modes(model, data.store)
+        trained = cfg.trainer.max_epochs > 0
+        for part in [data.part(name) for name in (("train", "val", "test") if trained else ("all",))]:
+            refuse_missing(data.store, part, modes)
 
 
 def quiet_lightning() -> None:
@@ -71,6 +102,7 @@ def pick_device(cfg: DictConfig) -> str:
     device = "cuda" if wanted in ("gpu", "auto") and torch.cuda.is_available() else "cpu"
     if str(cfg.trainer.get("precision", 32)) == "16-mixed" and device == "cpu":
         raise ConfigError("trainer.precision=16-mixed needs a GPU; on a CPU use 32 or bf16-mixed")
+    torch.backends.cudnn.allow_tf32 = False  # float32 means float32: scores must not depend on blocks
     return device
 
 
@@ -91,7 +123,7 @@ def run_trainer(
     total = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
     module = RetrievalModule(
         model,
-        instantiate(cfg.loss),
+        build_loss(cfg),
         -(-total // cfg.trainer.accumulate),
         **plain(cfg.optimizer),
         recipe=recipe_of(cfg, data.store.dims, data.store),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,6 @@ from muvr_train.benchmarks.types import Partition
 from muvr_train.data.batch import load_queries
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
-from muvr_train.metrics.aggregate import relevance_matrix
 from muvr_train.models.retriever import MODES, Retriever
 from muvr_train.search.exhaustive import score_database
 from muvr_train.types import EncodedDatabase, QueryBatch
@@ -82,10 +81,32 @@ def score_partition(
     return judged
 
 
+def relevance_matrix(
+    query_ids: Sequence[str], positives: Sequence[Mapping[str, str]], database_ids: Sequence[str]
+) -> NDArray[np.int8]:
+    """Relevance as the official evaluator has it: 1 for positives, -1 for the query's own video, 0 for all others.
+
+    Args:
+        query_ids: [Q] the rows.
+        positives: [Q] positives of each row by database id; those that are not among the columns are passed over (the
+            caller counts them in `n_positive`).
+        database_ids: [N] the columns.
+
+    Returns:
+        int8 [Q, N].
+    """
+    column = {video: index for index, video in enumerate(database_ids)}
+    relevance = np.zeros((len(query_ids), len(database_ids)), dtype=np.int8)
+    for row, (query, matches) in enumerate(zip(query_ids, positives, strict=True)):
+        relevance[row, [column[video] for video in matches if video in column]] = 1
+        if query in column:
+            relevance[row, column[query]] = -1
+    return relevance
+
+
 def device_of(model: torch.nn.Module) -> torch.device:
-    """Give the device a model lives on; CPU for one without weights."""
-    tensors = [*model.parameters(), *model.buffers()]
-    return tensors[0].device if tensors else torch.device("cpu")
+    """Give the device a model lives on."""
+    return next(iter([*model.parameters(), *model.buffers()])).device
 
 
 def _groups(batch: QueryBatch, modes: Sequence[str]) -> dict[tuple[int, ...], list[str]]:

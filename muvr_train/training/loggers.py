@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import uuid
 from netrc import NetrcParseError, netrc
@@ -11,6 +12,9 @@ from typing import Any
 from urllib.parse import urlparse
 
 from pytorch_lightning.loggers import Logger, WandbLogger
+
+log = logging.getLogger(__name__)
+INIT_TIMEOUT = 30.0  # seconds that a W&B server may take to answer
 
 
 class CsvLogger(Logger):
@@ -57,26 +61,42 @@ class CsvLogger(Logger):
         os.replace(temporary, self.path)
 
 
-def make_wandb(folder: Path, name: str, project: str, config: dict[str, Any]) -> WandbLogger:
-    """Open a W&B run: offline when there is no API key, never with a prompt; a resumed run continues the same id."""
+def make_wandb(folder: Path, name: str, project: str, config: dict[str, Any]) -> WandbLogger | None:
+    """Open a W&B run: offline when there is no API key, never with a prompt; a resumed run continues the same id.
+
+    With a key but without an answer from the server the run is kept offline too, with a warning. WANDB_MODE=disabled
+    gives None.
+    """
     os.environ.setdefault("WANDB_SILENT", "true")
     import wandb
 
     wanted = os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
+    if wanted == "disabled":
+        return None
     id_file = folder / "wandb_id.txt"
     if not id_file.exists():
         id_file.write_text(uuid.uuid4().hex[:8], encoding="utf-8")
-    logger = WandbLogger(
-        project=project,
-        name=name,
-        id=id_file.read_text(encoding="utf-8").strip(),
-        save_dir=str(folder),
-        offline=wanted != "online",
-        resume="allow",
-        settings=wandb.Settings(console="off", mode="online" if wanted == "online" else "offline", silent=True),
-    )
-    logger.experiment.config.update(config, allow_val_change=True)
-    return logger
+
+    def start(online: bool) -> WandbLogger:
+        logger = WandbLogger(
+            project=project,
+            name=name,
+            id=id_file.read_text(encoding="utf-8").strip(),
+            save_dir=str(folder),
+            offline=not online,
+            resume="allow",
+            settings=wandb.Settings(
+                console="off", mode="online" if online else "offline", silent=True, init_timeout=INIT_TIMEOUT
+            ),
+        )
+        logger.experiment.config.update(config, allow_val_change=True)
+        return logger
+
+    try:
+        return start(wanted == "online")
+    except wandb.errors.Error as error:
+        log.warning("W&B gives no answer (%s): this run is kept offline, `wandb sync` brings it there later", error)
+        return start(False)
 
 
 def has_wandb_key() -> bool:

@@ -10,7 +10,8 @@ import pytest
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.splits import apply_splits
 from muvr_train.errors import DataError
-from muvr_train.metrics.aggregate import evaluate_partition, mean_over_partitions, relevance_matrix
+from muvr_train.metrics.aggregate import evaluate_partition, mean_over_partitions
+from muvr_train.search.judged import relevance_matrix
 from tests.reference import metrics as slow
 
 KS = {"per_topic": (200, 500, 1000, 2000), "per_topic_small_k": (1, 5, 10, 50, 100)}

@@ -1,0 +1,42 @@
+"""A benchmark without the videos that have no features: what can be trained on under `on_missing: official`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from muvr_train.benchmarks.types import Benchmark, Judgement, Partition
+
+
+def without_missing(benchmark: Benchmark, has: Callable[[str], bool]) -> tuple[Benchmark, int]:
+    """Leave out queries, matches, non-matches and database videos without features.
+
+    Args:
+        benchmark: usually its training part. Never use the result for evaluation: there a missing match still counts.
+        has: whether a video has features.
+
+    Returns:
+        The smaller benchmark, and how many ids it lacks.
+    """
+    missing = {video for video in benchmark.video_ids if not has(video)}
+    if not missing:
+        return benchmark, 0
+    return replace(benchmark, partitions=tuple(_smaller(part, missing) for part in benchmark.partitions)), len(missing)
+
+
+def _smaller(partition: Partition, missing: set[str]) -> Partition:
+    def known(row: Judgement) -> Judgement:
+        positives = {video: level for video, level in row.positives.items() if video not in missing}
+        return replace(
+            row,
+            positives=positives,
+            negatives=row.negatives - missing,
+            hard_negatives=row.hard_negatives - missing,
+        )
+
+    return replace(
+        partition,
+        queries=tuple(query for query in partition.queries if query.id not in missing),
+        judgements=tuple(known(row) for row in partition.judgements if row.query not in missing),
+        database=tuple(video for video in partition.database if video not in missing),
+    )
