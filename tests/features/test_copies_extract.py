@@ -92,8 +92,13 @@ def settings_of(folder: Path | None, **changes: Any) -> DictConfig:
     """Give what `open_copies` reads of a config."""
     cfg = OmegaConf.create(
         {
-            "data": {"videos": None if folder is None else str(folder), "features": None, "fractions": list(FRACTIONS)},
-            "benchmark": {"name": "copies"},
+            "data": {
+                "videos": None if folder is None else str(folder),
+                "features": None,
+                "fractions": list(FRACTIONS),
+                "views": 2,
+            },
+            "benchmark": {"name": "copies", "seed": 0, "intros": False},
             "encoder": {"_target_": f"{__name__}.Small"},
             "seed": 5,
             "residency": "mmap",

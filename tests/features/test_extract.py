@@ -192,6 +192,9 @@ def test_an_error_in_the_encoder_ends_the_run_and_keeps_what_was_done(folder: Pa
 
 
 def test_store_names_tell_folders_encoders_and_sampling_apart(tmp_path: Path) -> None:
+    for name in ("a", "b", "ü ?"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.mp4").write_bytes(b"1")
     names = [
         store_name(tmp_path / "a", Means()),
         store_name(tmp_path / "b", Means()),
@@ -200,7 +203,12 @@ def test_store_names_tell_folders_encoders_and_sampling_apart(tmp_path: Path) ->
     ]
     assert len(set(names)) == 4
     assert names[0] == store_name(tmp_path / "a" / "." / "", Means(), FrameSampler(15))
-    assert store_name(tmp_path / "../ü ?", Means()).isascii()
+    assert store_name(tmp_path / "ü ?", Means()).isascii()
+    assert store_name(tmp_path / "a", Means(), more={"text_encoder": "other"}) not in names
+    (tmp_path / "a" / "x.mp4").write_bytes(b"22")
+    assert store_name(tmp_path / "a", Means()) != names[0]
+    (tmp_path / "a" / "y.mp4").write_bytes(b"1")
+    assert store_name(tmp_path / "a", Means()) not in names
 
 
 KILLED = """
