@@ -73,6 +73,12 @@ def test_the_partition_table_is_in_percent_with_references_below() -> None:
     assert lines.index(trained) < lines.index(published)
 
 
+def test_names_are_shown_as_they_are() -> None:
+    named = {"run [bold] [x]=1": make_results(0.5)}
+    assert "run [bold] [x]=1" in shown(partition_table(named))
+    assert "run [bold] [x]=1" in shown(recall_table(named, [1]))
+
+
 def test_a_k_larger_than_the_gallery_shows_as_a_dash() -> None:
     row = next(line for line in shown(recall_table({"x": make_results(0.5)}, [1, 500])).splitlines() if " tv " in line)
     assert "12.5" in row

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from muvr_train.benchmarks.published import PublishedRow
@@ -27,7 +28,7 @@ def partition_table(named: Mapping[str, Results], references: Sequence[Published
     for name, results in named.items():
         for mode in results.modes:
             cells = [_pair(results.metrics(mode, partition)) for partition in partitions]
-            table.add_row(name, mode, *cells)
+            table.add_row(escape(name), mode, *cells)
     for (system, mode), metrics in _published(references).items():
         cells = [_published_cell(metrics.get(partition)) for partition in partitions]
         table.add_row(f"{system} (published)", mode, *cells, style="dim")
@@ -46,7 +47,9 @@ def recall_table(named: Mapping[str, Results], ks: Sequence[int]) -> Table:
             rows = [row for row in results.rows if row["mode"] == mode and row["partition"] != "mean"]
             gallery = max(row["counts"]["database"] for row in rows)  # type: ignore[index]
             mean = results.metrics(mode)
-            table.add_row(name, mode, *(f"{100 * mean[f'recall@{k}']:.1f}" if k <= gallery else "-" for k in ks))
+            table.add_row(
+                escape(name), mode, *(f"{100 * mean[f'recall@{k}']:.1f}" if k <= gallery else "-" for k in ks)
+            )
     return table
 
 
@@ -72,7 +75,7 @@ def print_tables(
     console.print(partition_table(named, references))
     console.print(recall_table(named, ks))
     for line in count_lines(list(named.values())[-1]):
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=True, markup=False)
 
 
 def _pair(metrics: Mapping[str, float]) -> str:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from muvr_train.benchmarks.types import SPLITS, Benchmark
@@ -33,30 +34,30 @@ def print_overview(
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
     dims, name = store.dims, encoder_name(store)
     table = Table(show_header=False, title="run", title_justify="left")
-    table.add_row("corpus", corpus)
+    table.add_row("corpus", escape(corpus))
     size = f"{dims.regions} regions x {dims.dim}"
     if dims.fine_dim is not None:
         size += f"; for texts {dims.fine_regions} regions x {dims.fine_dim}"
     texts = "no texts" if dims.text_dim is None else f"texts {dims.text_dim}"
-    table.add_row("features", f"{name} ({size}; {texts})")
+    table.add_row("features", escape(f"{name} ({size}; {texts})"))
     if expected_encoder is not None and name.startswith("unknown"):
         note = f"the features do not say which encoder made them; this experiment was written for {expected_encoder}"
-        table.add_row("[yellow]note[/]", f"[yellow]{note}[/]")
+        table.add_row("[yellow]note[/]", f"[yellow]{escape(note)}[/]")
     elif expected_encoder is not None and expected_encoder != name:
         note = f"this experiment was written for {expected_encoder}; its figures do not carry over to {name}"
-        table.add_row("[bold red]warning[/]", f"[bold red]{note}[/]")
+        table.add_row("[bold red]warning[/]", f"[bold red]{escape(note)}[/]")
     if dims.text_dim is None and any(query.text for query in benchmark.queries):
         note = "the queries have texts, the store has no text vectors: only video queries are used"
-        table.add_row("[yellow]note[/]", f"[yellow]{note}[/]")
-    table.add_row("videos", f"{len(store.ids())} in {store.path.name}")
+        table.add_row("[yellow]note[/]", f"[yellow]{escape(note)}[/]")
+    table.add_row("videos", escape(f"{len(store.ids())} in {store.path.name}"))
     per_split = {split: sum(query.split == split for query in benchmark.queries) for split in SPLITS}
     table.add_row("queries", ", ".join(f"{split} {count}" for split, count in per_split.items()))
-    table.add_row("leakage", leakage)
+    table.add_row("leakage", escape(leakage))
     table.add_row("device", device)
     table.add_row("precision", precision)
     console.print(table)
     for warning in benchmark.warnings[:MOST_WARNINGS]:
-        console.print(f"[yellow]annotation:[/] {warning}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]annotation:[/] {escape(warning)}", highlight=False, soft_wrap=True)
     if len(benchmark.warnings) > MOST_WARNINGS:
         more = len(benchmark.warnings) - MOST_WARNINGS
         console.print(f"[yellow]annotation:[/] {more} more oddities; all are in results.json under annotation_warnings")
