@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.features.test_copies_extract import write_video
 from tests.toy import make_toy
 
 ROOT = Path(__file__).parents[1]
@@ -234,3 +236,52 @@ def test_a_monitor_that_does_not_exist(place: Workplace) -> None:
     assert "monitor" in done.stderr
     assert "mAP" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_16_bit_training_needs_a_gpu(place: Workplace) -> None:
+    done = place.call("train.py", *place.data, "run=half", "logger=csv", "trainer=cpu", "trainer.precision=16-mixed")
+    fails(done, 2, "trainer.precision=16-mixed", "bf16-mixed")
+
+
+@pytest.mark.slow
+def test_bfloat16_training(place: Workplace) -> None:
+    settings = ("run=bf16", "logger=csv", "trainer=cpu", "trainer.precision=bf16-mixed", "debug=smoke")
+    done = place.call("train.py", *place.data, *settings)
+    assert done.returncode == 0, done.stderr
+    rows = logged(place.folder / "checkpoints/bf16")
+    assert all(math.isfinite(rows[step]["train/loss"]) for step in range(1, 7))
+
+
+@pytest.mark.slow
+def test_the_built_in_corpus_from_an_empty_cache(tmp_path: Path) -> None:
+    """Rendering, extraction, training, tables: everything that `make train` does, in small."""
+    place = Workplace(tmp_path)
+    done = place.call("train.py", "experiment=s2vs_evaclip", "debug=smoke", "run=smoke", time_limit=400)
+    assert done.returncode == 0, done.stderr
+    for partition in ("news", "others", "instance", "region", "dance"):
+        assert partition in done.stdout
+    assert len(list((tmp_path / "cache").rglob("*.mp4"))) > 100
+    done = place.call("evaluate.py", "model=frame_max", "data.size=tiny", "out=out/raw")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_folder_of_videos_without_annotation(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    folder = tmp_path / "my videos [2026], a=b"
+    folder.mkdir()
+    for seed in range(12):
+        write_video(folder / f"clip {seed}.mp4", seed)
+    (folder / "broken.mp4").write_bytes(b"no video")
+    settings = ("run=own", "logger=csv", "encoder=demo", "trainer.max_epochs=1", "trainer.steps_per_epoch=4")
+    done = place.call("train.py", "experiment=s2vs_self_supervised", f"data.videos={folder}", *settings)
+    assert done.returncode == 0, done.stderr
+    assert "1 videos of the folder cannot be used" in done.stderr
+    meta = json.loads((tmp_path / "checkpoints/own/results.json").read_text())["meta"]
+    assert meta["protocol"]["split"] == "test"
+    assert meta["protocol"]["transductive"] is False
+    done = place.call("evaluate.py", "ckpt_path=checkpoints/own/best.ckpt", "out=out/own")
+    assert done.returncode == 0, done.stderr
+    after = json.loads((tmp_path / "out/own/metrics.json").read_text())
+    before = json.loads((tmp_path / "checkpoints/own/metrics.json").read_text())
+    assert after == pytest.approx(before, abs=1e-6)
