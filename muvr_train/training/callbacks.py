@@ -66,19 +66,11 @@ class EvaluateAndSave(pl.Callback):
         checkpoint_every_n_steps: int,
         patience: int | None = None,
     ) -> None:
-        self.progress, self.evaluate, self.baselines, self.folder, self.monitor = (
-            progress,
-            evaluate,
-            baselines,
-            folder,
-            monitor,
-        )
-        self.period, self.total_steps, self.save_period = (
-            steps_per_epoch * every_n_epochs,
-            total_steps,
-            checkpoint_every_n_steps,
-        )
-        self.patience = patience
+        self.progress = progress
+        self.evaluate, self.baselines = evaluate, baselines
+        self.folder, self.monitor, self.patience = folder, monitor, patience
+        self.period, self.total_steps = steps_per_epoch * every_n_epochs, total_steps
+        self.save_period = checkpoint_every_n_steps
         self.best: float | None = None
         self.best_step, self.since_best = -1, 0
 
