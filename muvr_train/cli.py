@@ -218,8 +218,10 @@ def _check_subject(typed: list[str], cfg: DictConfig) -> None:
     both = sorted(key for key in keys if key.split(".")[0] in ("model", "fusion"))
     if both:
         raise ConfigError(f"a checkpoint brings its own model and fusion head: leave out {both[0]}= or ckpt_path=")
-    if not Path(cfg.ckpt_path).is_file():
-        raise ConfigError(f"ckpt_path={cfg.ckpt_path}: there is no such file")
+    path = Path(cfg.ckpt_path)
+    if not path.is_file():
+        inside = f" in it; try ckpt_path={path / 'best.ckpt'}" if (path / "best.ckpt").is_file() else ""
+        raise ConfigError(f"ckpt_path={path}: there is no such file{inside}")
 
 
 def _inherit(composer: Composer, typed: list[str]) -> list[str]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from muvr_train.errors import ConfigError
+from muvr_train.errors import ConfigError, DataError
 from muvr_train.preflight.names import hint, nearest_names
 from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, optional, several, whole
 
@@ -112,6 +113,18 @@ OWN_MODEL_RULES = {
 }
 """For the networks of this package; a user's own network may give these names another meaning."""
 _ABSENT = object()
+
+
+def check_paths(cfg: DictConfig) -> None:
+    """Check that the data that is named is there.
+
+    Raises:
+        DataError: it is not.
+    """
+    for key in ("data.annotations", "data.features", "data.videos"):
+        value = OmegaConf.select(cfg, key, throw_on_missing=False)
+        if value is not None and not Path(value).exists():
+            raise DataError(f"{key}={value}: there is no such file or folder")
 
 
 def _is_own_model(cfg: DictConfig) -> bool:

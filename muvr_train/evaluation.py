@@ -143,18 +143,20 @@ def _evaluate_partition(
             "queries_without_text": with_features - len(found.queries),
             "self_removed": int((found.relevance == -1).sum()),
         }
-        results.per_query.extend(_per_query(mode, partition.name, found, metrics))
+        results.per_query.extend(_per_query(mode, partition, found, metrics))
         yield mode, metrics, counts
 
 
 def _per_query(
-    mode: str, partition: str, found: JudgedScores, metrics: PartitionMetrics
+    mode: str, partition: Partition, found: JudgedScores, metrics: PartitionMetrics
 ) -> Iterator[dict[str, object]]:
+    topics = {query.id: query.topic for query in partition.queries}
     for row, query_id in enumerate(found.queries):
         values = {name: float(column[row]) for name, column in metrics.per_query.items()}
         yield {
             "query": query_id,
-            "partition": partition,
+            "partition": partition.name,
+            "topic": topics[query_id],
             "mode": mode,
             "positives": int(found.n_positive[row]),
             "counted": bool(found.counted[row]),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from muvr_train.errors import ConfigError
+from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.preflight.quoting import quote_value, split_override
 
 INHERITED = ("data", "encoder", "benchmark")
@@ -57,8 +60,10 @@ def find_resumed(value: str) -> Resumed:
         ConfigError: the folder, the checkpoint or the run's saved settings are missing.
     """
     path = Path(value)
+    if not path.exists() and (Path("checkpoints") / value).exists():
+        path = Path("checkpoints") / value
     if not path.exists():
-        there = sorted(p.parent.name for p in Path("checkpoints").glob("*/last.ckpt"))
+        there = sorted(str(p.parent) for p in Path("checkpoints").glob("*/last.ckpt") if not p.parent.is_symlink())
         runs = f"runs that can be continued: {', '.join(there)}" if there else "checkpoints/ has no run to continue"
         raise ConfigError(f"resume_from={value}: there is no such run folder or checkpoint; {runs}")
     folder = path if path.is_dir() else path.parent
@@ -82,6 +87,21 @@ def _config_dir(folder: Path) -> Path | None:
         if source.provider == "command-line":
             return Path(source.path.removeprefix("file://"))
     return None
+
+
+@contextmanager
+def tidy(folder: Path, keep: bool = False) -> Iterator[None]:
+    """Remove a folder again that holds nothing but Hydra's records, when a mistake ends the program (not if `keep`)."""
+    try:
+        yield
+    except MuvrTrainError:
+        if (
+            not keep
+            and folder.is_dir()
+            and {path.name for path in folder.iterdir()} <= {".hydra", "train.log", "evaluate.log"}
+        ):
+            shutil.rmtree(folder)
+        raise
 
 
 def time_stamp() -> str:

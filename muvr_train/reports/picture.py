@@ -29,7 +29,7 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
             (judgement.query, video)
             for judgement in partition.judgements
             for video in sorted(judgement.positives)
-            if video != judgement.query and store.has(judgement.query) and store.has(video)
+            if video not in partition.query_ids and store.has(judgement.query) and store.has(video)
         )
         pairs += [pair for pair in [next(found, None)] if pair is not None]
     if not pairs:
@@ -40,18 +40,26 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    size = (3.2 * len(pairs) + 1, 6.4)
-    figure, axes = plt.subplots(2, len(pairs), figsize=size, squeeze=False, layout="constrained")
+    residual = getattr(model.network, "residual_scale", None) is not None
+    rows = ("cosine of frames, best regions", "network's map" + (" (added to the base score)" if residual else ""))
+    figure, axes = plt.subplots(2, len(pairs), figsize=(3.2 * len(pairs) + 1, 6.4), squeeze=False, layout="constrained")
     for column, (query, video) in enumerate(pairs):
         axes[0, column].set_title(f"{query}\n{video}", fontsize=8)
-    for row, what in enumerate(("cosine of frames, best regions", "what the network makes of it")):
-        top = max(1.0, *(float(pair[row].max()) for pair in maps))
+    for row, what in enumerate(rows):
+        reach = max(float(np.abs(pair[row]).max()) for pair in maps)
+        low = -reach if min(float(pair[row].min()) for pair in maps) < 0 else 0.0
         for column, pair in enumerate(maps):
+            frames_q, frames_n = pair[0].shape
             axis = axes[row, column]
-            image = axis.imshow(pair[row], vmin=min(0.0, float(pair[row].min())), vmax=top, cmap="viridis")
-            axis.xaxis.get_major_locator().set_params(integer=True)
-            axis.yaxis.get_major_locator().set_params(integer=True)
-            axis.set_xlabel("frames of the match" if row == 0 else "cells (4 frames each where pooled)", fontsize=7)
+            image = axis.imshow(
+                pair[row],
+                vmin=low,
+                vmax=reach,
+                cmap="RdBu_r" if low < 0 else "viridis",
+                extent=(0, frames_n, frames_q, 0),
+                aspect="auto",
+            )
+            axis.set_xlabel("frames of the match", fontsize=7)
         axes[row, 0].set_ylabel(f"{what}\nframes of the query", fontsize=8)
         figure.colorbar(image, ax=axes[row].tolist(), shrink=0.8)
     figure.savefig(path, dpi=110)

@@ -31,7 +31,7 @@ def partition_table(named: Mapping[str, Results], references: Sequence[Published
             table.add_row(escape(name), mode, *cells)
     for (system, mode), metrics in _published(references).items():
         cells = [_published_cell(metrics.get(partition)) for partition in partitions]
-        table.add_row(f"{system} (published)", mode, *cells, style="dim")
+        table.add_row(f"{system} (published, all of MUVR)", mode, *cells, style="dim")
     return table
 
 

@@ -14,7 +14,7 @@ from muvr_train.results import Results
 DEFINITIONS = {
     "mAP": "mean over counted queries of the average precision; divisor = positives in the gallery, found or not",
     "uAP": "average precision of one ranking of all (query, video) pairs of a partition",
-    "recall@k": "hits in the first k / positives",
+    "recall@k": "hits in the first k / positives; where k exceeds the gallery it tells nothing and tables show '-'",
     "hit@k": "1 if any of the first k is a positive",
     "precision@k": "hits in the first k / k",
     "MRR": "1 / rank of the first positive, 0 if none is found",
@@ -60,9 +60,10 @@ def write_results(
     lines = results.per_query
     temporary = folder / ".per_query.csv.tmp"
     with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(lines[0]) if lines else ["query"])
+        writer = csv.DictWriter(file, fieldnames=["model", *(lines[0] if lines else ["query"])], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(lines)
+        for name, other in {meta.get("model", "model"): results, **(baselines or {})}.items():
+            writer.writerows({"model": name, **line} for line in other.per_query)
     os.replace(temporary, folder / "per_query.csv")
     return path
 

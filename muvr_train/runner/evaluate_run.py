@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,14 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         loaded = load_checkpoint(Path(cfg.ckpt_path), data.store)
         check_origin(cfg, loaded.recipe, data)
         data.regime = loaded.recipe["data"]["regime"]
-        model, name = loaded.model, Path(cfg.ckpt_path).resolve().parent.name
+        model, label = loaded.model, Path(cfg.ckpt_path).resolve().parent.name
         facts = {"checkpoint": str(cfg.ckpt_path), "checkpoint_sha256": loaded.digest}
     else:
         model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
         fit_model(model, data.store, data.train_videos if model.needs_fit else ())
-        name = type(model.network).__name__
+        label = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model.network).__name__).lower()
     data.print_overview(cfg, device)
-    return finish(cfg, Path(cfg.out), model.to(device), data, [], trained, name, baselines=trained, facts=facts)
+    return finish(cfg, Path(cfg.out), model.to(device), data, [], trained, label, baselines=trained, facts=facts)
 
 
 def check_origin(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> None:

@@ -35,7 +35,7 @@ def finish(
     data: Data,
     loggers: list[Any],
     trained: bool,
-    name: str = "trained",
+    label: str = "trained",
     baselines: bool = True,
     facts: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
@@ -48,7 +48,7 @@ def finish(
         data: store and benchmark.
         loggers: get the final metrics; W&B also the table and the picture.
         trained: a trained model is scored on the test split unless told otherwise, an untrained one on all queries.
-        name: of the model in the tables.
+        label: of the model in the table.
         baselines: put the untrained rows beside it.
         facts: more of `meta`: checkpoint and hash.
 
@@ -63,12 +63,13 @@ def finish(
         device = device_of(model)
         for other, untrained in baseline_models(data.store, data.train_videos).items():
             others[other] = evaluate(untrained.to(device), data.store, part, data.baseline_protocol(protocol))
-    meta = {**describe(cfg, data, part, split), "model": name, **(facts or {})}
+    name = cfg.get("run") or label
+    meta = {**describe(cfg, data, part, split), "model": str(name), **(facts or {})}
     write_results(folder, results, meta, others)
     flat = results.flat(split)
     write_json(folder / "metrics.json", flat)
     picture = save_similarity_picture(folder / "similarity_map.png", model, data.store, part)
-    named = {**others, name: results}
+    named = {**others, label: results}
     references = (
         [row for mode in results.modes for row in published_rows(part.name, mode, split=split)] if data.is_muvr else []
     )
@@ -83,7 +84,7 @@ def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[s
     return {
         "version": package_version(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join(sys.orig_argv[1:]),
         "config": plain(cfg),
         "seed": cfg.seed,
         "store": {"path": str(data.store.path), "manifest": data.store.manifest},

@@ -65,7 +65,11 @@ def find_resume(cfg: DictConfig, folder: Path, csv: CsvLogger) -> str | None:
         state = torch.load(path, map_location="cpu", weights_only=True)
         finished = int(state["callbacks"]["Progress"]["finished"])
     except Exception as error:
-        raise DataError(f"resume_from={path} is no checkpoint of a run, or it is damaged: {error!r}") from error
+        kind = type(error).__name__
+        raise DataError(f"resume_from={path} is no checkpoint of a run, or it is damaged ({kind})") from error
     csv.cut_back(finished)
-    log.info("going on from step %d of %s", finished, path)
+    total = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
+    log.info(
+        "going on from step %d of %d: %s%s", finished, total, path, "; nothing is left" if finished >= total else ""
+    )
     return str(path)

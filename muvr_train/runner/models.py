@@ -175,7 +175,8 @@ def load_checkpoint(path: Path, store: FeatureStore) -> Loaded:
         content = torch.load(path, map_location="cpu", weights_only=True)
         recipe, weights = content["muvr_train"], content["state_dict"]
     except Exception as error:
-        raise DataError(f"ckpt_path={path} is no checkpoint of muvr-train, or it is damaged: {error!r}") from error
+        kind = type(error).__name__
+        raise DataError(f"ckpt_path={path} is no checkpoint of muvr-train, or it is damaged ({kind})") from error
     dims, have = StoreDims(**recipe["dims"]), store.dims
     if dims != have:
         raise DataError(

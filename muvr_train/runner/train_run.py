@@ -31,6 +31,7 @@ from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress
 from muvr_train.types import StoreDims
 
+log = logging.getLogger(__name__)
 STEP_0 = {"frame_max": "zero_shot", "frame_max whitened": "zero_shot_whitened"}
 """The untrained rows that are logged before the first step, and the names they are logged by."""
 
@@ -52,9 +53,12 @@ def train(cfg: DictConfig) -> dict[str, float]:
     folder = claim_folder(cfg)
     fit_model(model, data.store, data.train_videos)
     if cfg.trainer.max_epochs == 0:
-        return finish(cfg, folder, model.to(device), data, loggers_of(cfg, folder), trained=False, name="untrained")
-    best, loggers = run_trainer(cfg, folder, model, data, device)
-    return finish(cfg, folder, best.to(device), data, loggers, trained=True)
+        return finish(cfg, folder, model.to(device), data, loggers_of(cfg, folder), trained=False, label="untrained")
+    best_step, loggers = run_trainer(cfg, folder, model, data, device)
+    if best_step == 0:
+        log.warning("no evaluation was better than that of step 0: best.ckpt is the untrained model")
+    label = "trained" if best_step > 0 else "best.ckpt of step 0, untrained"
+    return finish(cfg, folder, model.to(device), data, loggers, trained=True, label=label)
 
 
 def try_settings(cfg: DictConfig) -> None:
@@ -116,10 +120,8 @@ def training_batches(cfg: DictConfig, data: Data) -> Dataset[Batch]:
     return SupervisedBatches(data.store, plan, weak)
 
 
-def run_trainer(
-    cfg: DictConfig, folder: Path, model: Retriever, data: Data, device: str
-) -> tuple[Retriever, list[Any]]:
-    """Train and give the model with the weights of the best checkpoint, and the loggers."""
+def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, device: str) -> tuple[int, list[Any]]:
+    """Train, put the weights of the best checkpoint into the model, and give its step and the loggers."""
     total = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
     module = RetrievalModule(
         model,
@@ -140,7 +142,7 @@ def run_trainer(
     module.load_state_dict(best["state_dict"])
     summary = {"best_step": evaluation.best_step, "monitor": evaluation.monitor, "best": evaluation.best}
     write_json(folder / "training.json", summary)
-    return model, loggers
+    return evaluation.best_step, loggers
 
 
 def evaluation_callback(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from muvr_train.errors import ConfigError
 
 log = logging.getLogger(__name__)
+LINE_EVERY = 30.0  # seconds between progress lines where there is no terminal
 
 
 def log_everywhere(trainer: pl.Trainer, values: dict[str, float], step: int) -> None:
@@ -146,12 +148,22 @@ class ProgressBar(pl.Callback):
         self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self.task = self.bar.add_task("training", total=self.total_steps, completed=self.progress.finished, loss="")
         self.bar.start()
+        self.started = self.spoke = time.monotonic()
+        self.started_at = self.progress.finished
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        """Advance."""
-        if self.bar is not None:
-            loss = f"loss {pl_module.last_logged['train/loss']:.3f}"  # type: ignore[index]
-            self.bar.update(self.task, completed=self.progress.finished, loss=loss)
+        """Advance; without a terminal, log a line now and then."""
+        if self.bar is None:
+            return
+        loss = f"loss {pl_module.last_logged['train/loss']:.3f}"  # type: ignore[index]
+        done = self.progress.finished
+        self.bar.update(self.task, completed=done, loss=loss)
+        now = time.monotonic()
+        if not self.bar.console.is_terminal and now - self.spoke >= LINE_EVERY:
+            rate = (done - self.started_at) / (now - self.started)
+            left = (self.total_steps - done) / rate / 60
+            log.info("step %d of %d, %s, %.1f steps/s, %.1f min left", done, self.total_steps, loss, rate, left)
+            self.spoke = now
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Remove the bar."""

@@ -45,7 +45,7 @@ class CsvLogger(Logger):
         """Append the values, in the order of their names."""
         fresh = not self.path.exists()
         with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
+            writer = csv.writer(file, lineterminator="\n")
             if fresh:
                 writer.writerow(["step", "name", "value"])
             writer.writerows([step, name, repr(float(value))] for name, value in sorted(metrics.items()))
@@ -78,19 +78,19 @@ def make_wandb(folder: Path, name: str, project: str, config: dict[str, Any]) ->
         id_file.write_text(uuid.uuid4().hex[:8], encoding="utf-8")
 
     def start(online: bool) -> WandbLogger:
-        logger = WandbLogger(
+        run = wandb.init(
             project=project,
             name=name,
             id=id_file.read_text(encoding="utf-8").strip(),
-            save_dir=str(folder),
-            offline=not online,
+            dir=str(folder),
             resume="allow",
+            config=config,
             settings=wandb.Settings(
                 console="off", mode="online" if online else "offline", silent=True, init_timeout=INIT_TIMEOUT
             ),
         )
-        logger.experiment.config.update(config, allow_val_change=True)
-        return logger
+        log.info("W&B %s: %s", "online" if online else "offline", run.url if online else Path(run.dir).parent)
+        return WandbLogger(experiment=run)
 
     try:
         return start(wanted == "online")
