@@ -41,7 +41,10 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
     from matplotlib import pyplot as plt
 
     residual = getattr(model.network, "residual_scale", None) is not None
-    rows = ("cosine of frames, best regions", "network's map" + (" (added to the base score)" if residual else ""))
+    rows = (
+        "cosine of frames, best regions",
+        "network's map" + (" (times a: added to the base score)" if residual else ""),
+    )
     figure, axes = plt.subplots(2, len(pairs), figsize=(3.2 * len(pairs) + 1, 6.4), squeeze=False, layout="constrained")
     for column, (query, video) in enumerate(pairs):
         axes[0, column].set_title(f"{query}\n{video}", fontsize=8)
@@ -79,4 +82,6 @@ def _maps(model: Retriever, store: FeatureStore, query: Query, video: str) -> tu
             raise DataError(f"query {query.id} has no video: no similarity map can be drawn")
         frames = frame_maps(encoded.query.video.x, database.raw.x, "max")[0, 0]
         refined = model.network.similarity_map(encoded.index, database.index)[0, 0]
+        scale = getattr(model.network, "residual_scale", None)
+        refined = refined if scale is None else scale * refined  # what is added to the base score
     return tuple(values.float().cpu().numpy() for values in (frames, refined))
