@@ -17,7 +17,7 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from muvr_train.config_checks import check_values
+from muvr_train.config_checks import check_paths, check_values
 from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.preflight import runs
 from muvr_train.preflight.compose import Composer, missing_keys, one_line
@@ -46,6 +46,15 @@ def reporting() -> Iterator[None]:
 def debugging() -> bool:
     """Whether the user asks for tracebacks."""
     return os.environ.get("MUVR_TRAIN_DEBUG", "0") not in ("", "0")
+
+
+@contextmanager
+def guarded(cfg: DictConfig) -> Iterator[None]:
+    """Report mistakes, leave no empty folder behind, and look for the data before anything heavy is imported."""
+    folder = Path("checkpoints", cfg.run) if "run" in cfg else Path(cfg.out)
+    with reporting(), runs.tidy(folder, keep=bool(cfg.get("resume_from"))):
+        check_paths(cfg)
+        yield
 
 
 def _find_ours(error: BaseException | None) -> MuvrTrainError | None:

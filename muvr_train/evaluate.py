@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import hydra
 from omegaconf import DictConfig
 
 from muvr_train import cli
-from muvr_train.config_checks import check_paths
-from muvr_train.preflight.runs import tidy
 
 
 @hydra.main(version_base="1.3", config_path=str(cli.config_dir()), config_name="evaluate")
 def run(cfg: DictConfig) -> None:
     """Evaluate what the config says."""
-    with cli.reporting(), tidy(Path(cfg.out)):
-        check_paths(cfg)
+    with cli.guarded(cfg):
         from muvr_train import runner
 
         runner.evaluate(cfg)

@@ -181,7 +181,7 @@ def test_resume_of_a_resumed_run_and_before_the_first_checkpoint() -> None:
 
 def test_resume_mistakes(tmp_path: Path) -> None:
     folder = save_run("a", [])
-    with pytest.raises(ConfigError, match=r"resume_from=checkpoints/b: .* can be continued: a"):
+    with pytest.raises(ConfigError, match=r"resume_from=checkpoints/b: .* can be continued: checkpoints/a"):
         cli.prepare(["resume_from=checkpoints/b"], "train")
     with pytest.raises(ConfigError, match="leave out run="):
         cli.prepare(["resume_from=checkpoints/a", "run=b"], "train")
