@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from muvr_train.cache import locked
 from muvr_train.errors import DataError, shorten
 from muvr_train.features.import_muvr import import_muvr, list_partitions
 from muvr_train.features.import_s2vs import import_s2vs
@@ -59,7 +57,7 @@ def open_features(path: Path | str, cache: Path | str, residency: str = "mmap", 
 def _imported(source: Path, folder: Path) -> Path:
     """The store that holds the import of a source; makes or completes it if needed, in one process at a time."""
     store = folder / source_digest(source)
-    with _locked(store.with_suffix(".lock")):
+    with locked(store.with_suffix(".lock")):
         if not (store / DONE).exists():
             logger.info("Importing %s into %s", source, store)
             (import_muvr if source.is_dir() else import_s2vs)(source, store)
@@ -84,15 +82,3 @@ def source_digest(source: Path) -> str:
         listing.append((str(source), source.stat().st_size, source.stat().st_mtime_ns))
     content = json.dumps([str(source), sorted(listing)])
     return hashlib.sha256(content.encode("ascii")).hexdigest()[:24]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        raise DataError(f"The cache folder cannot be written: {error}. Set MUVR_TRAIN_CACHE to another one.") from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

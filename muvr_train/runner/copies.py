@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from omegaconf import DictConfig
 from muvr_train.benchmarks.copies import CopiesPlan, plan_copies
 from muvr_train.benchmarks.copies_draw import NAME, CopiesSettings
 from muvr_train.benchmarks.types import Benchmark
-from muvr_train.cache import cache_root
+from muvr_train.cache import cache_root, locked
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.compose import SourceFrames
 from muvr_train.features.copies import PLAN, extract_copies, find_usable, read_failures, read_plan
@@ -70,7 +69,7 @@ def _extracted(
     sources = SourceFrames(paths, short_side=_short_side(encoder))
     recipe = [sources.manifest(), encoder.manifest(), vars(settings), fractions, seed]
     store = cache_root() / "features" / f"copies-{_digest(videos, paths, recipe)}"
-    with _locked(store.with_suffix(".lock")):
+    with locked(store.with_suffix(".lock")):
         if (store / PLAN).is_file():
             plan = read_plan(store)
             failures = [failure for failure in read_failures(store) if failure.id not in _made(plan)]
@@ -158,13 +157,3 @@ def _digest(videos: Path, paths: Mapping[str, Path], recipe: list[object]) -> st
     files = [(name, path.stat().st_size, path.stat().st_mtime_ns) for name, path in sorted(paths.items())]
     content = json.dumps([str(videos.resolve()), files, recipe], sort_keys=True)
     return hashlib.sha256(content.encode("ascii")).hexdigest()[:24]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    import fcntl
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
