@@ -67,8 +67,7 @@ def test_temporal_edits() -> None:
 
 def test_mixing_keeps_most_of_the_video() -> None:
     mixed = augment.frame_mixing(numbered(3), rng(1), donor(rng()))
-    share = (mixed[0, 0, 0] - 1) / (1 - 1 + 1e-9)
-    assert share.isfinite()
+    assert torch.allclose(mixed, numbered(3))  # a parallel donor is scaled to the video's own norm
     orthogonal = torch.zeros(3, 1, 2)
     orthogonal[..., 0] = 2.0
     other = torch.zeros(4, 1, 2)
