@@ -143,12 +143,18 @@ def checked_positives(groups: TieGroups, n_positive: int | None) -> int:
 
 def precision_sum(groups: TieGroups) -> float:
     """The (expected) sum of the precision at each positive; the formula is in `average_precision`."""
+    return float(precision_terms(groups).sum())
+
+
+def precision_terms(groups: TieGroups) -> Floats:
+    """What each group adds to `precision_sum`, [G]."""
     start, size, positives, before = groups.start, groups.size, groups.positives, groups.before
     alone = size == 1
     slope = np.where(alone, 0.0, (positives - 1) / np.where(alone, 1, size - 1))
     spread = _harmonic_differences(start, size)
     tied = positives / size * ((before + 1 - (start + 1) * slope) * spread + size * slope)
-    return float(np.where(alone, (before + 1) / (start + 1), tied).sum())
+    terms: Floats = np.where(alone, (before + 1) / (start + 1), tied)
+    return terms
 
 
 def _harmonic_differences(start: Counts, size: Counts) -> Floats:
