@@ -13,10 +13,10 @@ import numpy as np
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.importing import ImportReport, as_float, recorded, with_progress
 from muvr_train.features.manifest import make_manifest
-from muvr_train.features.pickles import read_pickle
 from muvr_train.features.shards import Array
 from muvr_train.features.store import tag_key
 from muvr_train.features.writer import StoreWriter
+from muvr_train.pickles import read_pickle
 
 ALIASES = {"geng": "others", "animal": "instance"}
 _QUERY = "_query_dict.pkl"

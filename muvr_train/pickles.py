@@ -145,8 +145,8 @@ def _resolve(value: Any, seen: dict[int, Any], depth: int = 0) -> Any:
         return seen[id(value)]
     result = value
     if isinstance(value, dict):
-        result = {key: _resolve(item, seen, depth + 1) for key, item in value.items()}
-    elif isinstance(value, (list, tuple)):
+        result = {_resolve(key, seen, depth + 1): _resolve(item, seen, depth + 1) for key, item in value.items()}
+    elif isinstance(value, (list, tuple, set, frozenset)):
         result = type(value)(_resolve(item, seen, depth + 1) for item in value)
     seen[id(value)] = result
     return result

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from muvr_train.errors import DataError
-from muvr_train.features.pickles import read_pickle
+from muvr_train.pickles import read_pickle
 
 CONTENT = {
     "query_prompt": np.arange(6, dtype="f4").reshape(1, 6),
@@ -110,6 +110,9 @@ RECORDS = np.array([(1, "a")], dtype=[("x", "i4"), ("y", "O")])
         (np.dtype("f4"), "bare name"),
         (Call(bytes, 10**15), "call of bytes"),
         (np.ndarray, "bare name"),
+        ({np.ndarray}, "bare name"),
+        ({(1, np.ndarray): 1}, "bare name"),
+        (frozenset([("a", np.dtype("f4"))]), "bare name"),
         (collections.Counter("aab"), "collections.Counter"),
         (np.datetime64("2024-01-01"), "type 'M8'"),
         (np.ones(2, "c8"), "type 'c8'"),
