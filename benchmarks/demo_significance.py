@@ -22,7 +22,8 @@ from muvr_train.metrics.functional import average_precision, micro_average_preci
 from muvr_train.models.retriever import Retriever
 from muvr_train.runner.data import Data, open_data
 from muvr_train.runner.models import baseline_models, load_checkpoint
-from muvr_train.search.judged import JudgedScores, score_partition
+from muvr_train.search.judged import JudgedScores, judge
+from muvr_train.search.sources import ModelScores
 
 Sample = dict[str, NDArray[np.int64]]
 
@@ -46,7 +47,8 @@ def train(seed: int, settings: list[str]) -> Path:
 def scores_of(model: Retriever, data: Data, mode: str) -> dict[str, JudgedScores]:
     """Score the test topics of every partition."""
     partitions = data.part("test").partitions
-    return {part.name: score_partition(model, data.store, part, [mode])[mode] for part in partitions}
+    source = ModelScores(model, data.store)
+    return {part.name: judge(part, source.score(part, [mode])[mode]) for part in partitions}
 
 
 def metrics_of(scores: dict[str, JudgedScores], precision: dict[str, NDArray[np.float64]], rows: Sample) -> NDArray:

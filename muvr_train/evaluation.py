@@ -1,18 +1,19 @@
-"""The one evaluation: evaluate.py, the callback during training and the tests all call `evaluate`."""
+"""The one evaluation: evaluate.py, the callback during training and the tests all go through `evaluate_scores`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muvr_train.benchmarks.types import Benchmark, Partition
-from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.store import FeatureStore
 from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions
 from muvr_train.metrics.ranks import Ties
-from muvr_train.models.retriever import MODES, Retriever
-from muvr_train.results import Results
-from muvr_train.search.judged import JudgedScores, score_partition
+from muvr_train.models.retriever import Retriever
+from muvr_train.results import Kept, Results
+from muvr_train.search.judged import JudgedScores, judge
+from muvr_train.search.scores import ScoreMatrix
+from muvr_train.search.sources import ModelScores, ScoreSource, check_modes
 
 KS = (1, 5, 10, 200, 500, 1000, 2000)
 
@@ -22,12 +23,13 @@ class Protocol:
     """How an evaluation is done.
 
     Attributes:
-        modes: of v, t, tv; None takes what store and model can serve.
+        modes: of v, t, tv; None takes what the source of the scores can serve.
         ks: cut-offs of recall@k.
         ties: average (expected value under random order), optimistic or pessimistic.
         on_missing: `error` refuses to be partial; `official` lets missing queries drop out and counts missing database
             videos as not retrieved, as the official MUVR program does.
         database_block: videos encoded and scored at a time; changes memory, not results.
+        keep_scores: keep the scores in the results, for reports.
     """
 
     modes: tuple[str, ...] | None = None
@@ -35,12 +37,7 @@ class Protocol:
     ties: Ties = "average"
     on_missing: str = "error"
     database_block: int = 256
-
-
-def supported_modes(model: Retriever, store: FeatureStore) -> tuple[str, ...]:
-    """Give the modes that a store and a model can serve: v, and t and tv where both know texts."""
-    with_text = store.dims.text_dim is not None and model.text_part is not None
-    return ("v", "t", "tv") if with_text else ("v",)
+    keep_scores: bool = False
 
 
 def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protocol: Protocol | None = None) -> Results:
@@ -58,24 +55,26 @@ def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protoc
         ConfigError: a mode that store or model cannot serve.
     """
     protocol = protocol or Protocol()
-    modes = protocol.modes or supported_modes(model, store)
-    _check_modes(modes, model, store)
+    source = ModelScores(model, store, protocol.on_missing == "official", protocol.database_block)
+    return evaluate_scores(source, benchmark, protocol)
+
+
+def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protocol | None = None) -> Results:
+    """Evaluate whatever gives scores; see `evaluate`."""
+    protocol = protocol or Protocol()
+    modes = protocol.modes or source.modes
+    check_modes(modes, source)
     if protocol.on_missing == "error":
-        refuse_missing(store, benchmark, modes)
+        source.refuse_missing(benchmark, modes)
     results = Results(benchmark.name)
     per_mode: dict[str, list[PartitionMetrics]] = {mode: [] for mode in modes}
-    for partition in benchmark.partitions:
-        for mode, metrics, counts in _evaluate_partition(model, store, partition, modes, protocol, results):
+    for partition, scored in _scored_partitions(source, benchmark, modes):
+        known = len(source.known_queries(partition))
+        for mode, matrix in scored.items():
+            matrix.refuse_nan()
+            judged = judge(partition, matrix)
+            metrics = _add_row(results, partition, mode, judged, known, protocol)
             per_mode[mode].append(metrics)
-            results.rows.append(
-                {
-                    "benchmark": benchmark.name,
-                    "mode": mode,
-                    "partition": partition.name,
-                    "metrics": dict(metrics.metrics),
-                    "counts": counts,
-                }
-            )
     for mode, metrics_list in per_mode.items():
         total = _sum_counts([row["counts"] for row in results.rows if row["mode"] == mode])  # type: ignore[misc]
         mean = mean_over_partitions(metrics_list)
@@ -85,82 +84,74 @@ def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protoc
     return results
 
 
-def refuse_missing(store: FeatureStore, benchmark: Benchmark, modes: Sequence[str]) -> None:
-    """Raise if any feature that an evaluation needs is not in the store.
-
-    Raises:
-        DataError: with counts and ids of the videos, and of the texts where a mode needs them.
-    """
-    videos = [video for video in benchmark.video_ids if not store.has(video)]
-    texts = []
-    if set(modes) & {"t", "tv"}:
-        texts = [q.id for q in benchmark.queries if q.text is not None and not store.has(q.id, "text")]
-    if not videos and not texts:
-        return
-    lines = [f"{store.path} lacks features that benchmark {benchmark.name} needs."]
-    if videos:
-        lines.append(f"{len(videos)} videos without features: {shorten(videos, 50)}.")
-    if texts:
-        lines.append(f"{len(texts)} queries without a text vector: {shorten(texts, 50)}.")
-    lines.append(
-        "Extract or import them, or pass on_missing=official to count them as not retrieved and show the counts."
-    )
-    raise DataError("\n".join(lines))
-
-
-def _check_modes(modes: Sequence[str], model: Retriever, store: FeatureStore) -> None:
-    able = supported_modes(model, store)
-    for mode in modes:
-        if mode not in MODES:
-            raise ConfigError(f"benchmark.modes: unknown mode '{mode}', choose from {', '.join(MODES)}")
-        if mode not in able:
-            raise ConfigError(
-                f"benchmark.modes: mode {mode} needs texts, but the store {store.path} and this model serve only "
-                f"{', '.join(able)}"
+def _scored_partitions(
+    source: ScoreSource, benchmark: Benchmark, modes: Sequence[str]
+) -> Iterator[tuple[Partition, dict[str, ScoreMatrix]]]:
+    """Score partition by partition; tasks that ask the same queries are scored once, over all of their videos."""
+    groups: dict[tuple[str, ...], list[Partition]] = {}
+    for partition in benchmark.partitions:
+        groups.setdefault(partition.query_ids, []).append(partition)
+    for group in groups.values():
+        if len(group) == 1:
+            yield group[0], source.score(group[0], modes)
+            continue
+        every = tuple(dict.fromkeys(video for partition in group for video in partition.database))
+        scored = source.score(replace(group[0], database=every), modes)
+        for partition in group:
+            wanted = frozenset(partition.database)
+            yield (
+                partition,
+                {
+                    mode: matrix.take(database=[video for video in matrix.database if video in wanted])
+                    for mode, matrix in scored.items()
+                },
             )
 
 
-def _evaluate_partition(
-    model: Retriever,
-    store: FeatureStore,
-    partition: Partition,
-    modes: Sequence[str],
-    protocol: Protocol,
-    results: Results,
-) -> Iterator[tuple[str, PartitionMetrics, dict[str, int]]]:
-    as_text = protocol.on_missing == "official" and bool(set(modes) - {"v"})
-    judged = score_partition(model, store, partition, modes, as_text, protocol.database_block)
-    with_features = sum(store.has(query_id) for query_id in partition.query_ids)
-    for mode in modes:
-        found = judged[mode]
-        metrics = evaluate_partition(
-            found.scores, found.relevance, found.n_positive, found.counted, ks=protocol.ks, ties=protocol.ties
-        )
-        counts = {
-            **metrics.counts,
-            "missing_queries": len(partition.queries) - with_features,
-            "missing_database": len(partition.database) - len(found.database),
-            "queries_without_text": with_features - len(found.queries),
-            "self_removed": int((found.relevance == -1).sum()),
+def _add_row(
+    results: Results, partition: Partition, mode: str, judged: JudgedScores, known: int, protocol: Protocol
+) -> PartitionMetrics:
+    metrics = evaluate_partition(
+        judged.scores, judged.relevance, judged.n_positive, judged.counted, ks=protocol.ks, ties=protocol.ties
+    )
+    own = {query.id: query.video_id for query in partition.queries}
+    columns = frozenset(judged.database)
+    counts = {
+        **metrics.counts,
+        "missing_queries": len(partition.queries) - known,
+        "missing_database": len(partition.database) - len(judged.database),
+        "queries_without_text": known - len(set(judged.queries)),
+        "self_removed": sum(own[query] in columns for query in judged.queries),
+    }
+    results.rows.append(
+        {
+            "benchmark": results.benchmark,
+            "mode": mode,
+            "partition": partition.name,
+            "metrics": dict(metrics.metrics),
+            "counts": counts,
         }
-        results.per_query.extend(_per_query(mode, partition, found, metrics))
-        yield mode, metrics, counts
+    )
+    results.per_query.extend(_per_query(mode, partition, judged, metrics))
+    if protocol.keep_scores:
+        results.kept.append(Kept(partition, mode, judged))
+    return metrics
 
 
 def _per_query(
-    mode: str, partition: Partition, found: JudgedScores, metrics: PartitionMetrics
+    mode: str, partition: Partition, judged: JudgedScores, metrics: PartitionMetrics
 ) -> Iterator[dict[str, object]]:
     topics = {query.id: query.topic for query in partition.queries}
-    for row, query_id in enumerate(found.queries):
-        values = {name: float(column[row]) for name, column in metrics.per_query.items()}
+    for row, judgement in enumerate(judged.judgements):
         yield {
-            "query": query_id,
+            "query": judgement.query,
+            **({} if judgement.expression is None else {"expression": judgement.expression}),
             "partition": partition.name,
-            "topic": topics[query_id],
+            "topic": topics[judgement.query],
             "mode": mode,
-            "positives": int(found.n_positive[row]),
-            "counted": bool(found.counted[row]),
-            **values,
+            "positives": int(judged.n_positive[row]),
+            "counted": bool(judged.counted[row]),
+            **{name: float(column[row]) for name, column in metrics.per_query.items()},
         }
 
 

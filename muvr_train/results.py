@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muvr_train.benchmarks.types import Partition
+from muvr_train.search.judged import JudgedScores
+
+
+class Kept(NamedTuple):
+    """Scores of a partition in a mode, for curves, pictures, tests between runs and score files."""
+
+    partition: Partition
+    mode: str
+    judged: JudgedScores
 
 
 @dataclass
 class Results:
-    """Rows as in results.json (fractions, one per benchmark, mode and partition) and one line per query and mode."""
+    """Rows as in results.json (fractions, one per benchmark, mode and partition) and one line per query and mode.
+
+    Attributes:
+        benchmark: Its name.
+        rows: `benchmark`, `mode`, `partition`, `metrics`, `counts`, and `intervals` where they were asked for.
+        per_query: One line per judgement and mode.
+        breakdowns: Parts of rows: like a row, with `group` (level, operator, sign, ...) and `name` in it.
+        kept: The scores themselves, where `Protocol.keep_scores` asks for them.
+    """
 
     benchmark: str
     rows: list[dict[str, object]] = field(default_factory=list)
     per_query: list[dict[str, object]] = field(default_factory=list)
+    breakdowns: list[dict[str, object]] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
 
     def metrics(self, mode: str, partition: str = "mean") -> dict[str, float]:
         """Give the metrics of one row."""

@@ -154,5 +154,5 @@ def test_a_score_that_is_no_number_is_an_error(store: FeatureStore, benchmark: B
     assert model.text_part is not None
     weight = next(model.text_part.parameters())
     weight.data[0, 0] = np.nan
-    with pytest.raises(DataError, match=r"not finite; the first is query news/BVq\w+ against video news/BV"):
+    with pytest.raises(DataError, match=r"not finite; the first is nan, of query news/BVq\w+ against video news/BV"):
         evaluate(model, store, benchmark.select("all", "full"), OFFICIAL)

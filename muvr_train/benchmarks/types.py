@@ -14,6 +14,7 @@ from muvr_train.errors import ConfigError, DataError, shorten
 
 Split = Literal["all", "train", "val", "test"]
 Gallery = Literal["split", "full"]
+Divisor = Literal["listed", "found"]
 SPLITS = ("train", "val", "test")
 MATCH = "match"
 """The level of a positive of which the annotation says no more than that it matches."""
@@ -24,13 +25,15 @@ class Query:
     """A query as annotated.
 
     Attributes:
-        id: `<partition>/<video id>`, also the key of its features.
+        id: `<partition>/<video id>`; where `video` is None also the key of its frames. Always the key of its text.
         partition: Name of the partition.
         topic: Name of the search topic, `<partition>/<topic>`; splits never cut through it unless asked to.
         text: The description, None where there is none.
         tags: The query's own tags.
         annotated_split: The annotation's own split, None where it has none.
         split: The split in force (`splits.apply_splits` sets it), None before.
+        video: Key of the query's frames where it is not the query's own id (several queries may show one video).
+        mask: Path of the file that marks the query's region, as annotated.
     """
 
     id: str
@@ -40,6 +43,13 @@ class Query:
     tags: tuple[str, ...] = ()
     annotated_split: str | None = None
     split: str | None = None
+    video: str | None = None
+    mask: str | None = None
+
+    @property
+    def video_id(self) -> str:
+        """Key of the query's frames, the one video that its rankings leave out."""
+        return self.id if self.video is None else self.video
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,7 @@ class Judgement:
             its database videos are still negatives in uAP.
         expression: Tag expression, None for MUVR-Base.
         ignored: Ids that training must not use with this query (former positives dropped as leaks).
+        ranked: The only database videos that are ranked for it, None for all; the others are not judged.
     """
 
     query: str
@@ -65,6 +76,7 @@ class Judgement:
     counted: bool = True
     expression: str | None = None
     ignored: frozenset[str] = frozenset()
+    ranked: frozenset[str] | None = None
 
     @property
     def listed(self) -> frozenset[str]:
@@ -77,7 +89,8 @@ class Partition:
     """Queries, their judgements (one or more per query) and the ordered ids of the database they search.
 
     `video_topics` gives the search topics of database videos: the annotation's own, and those of the queries that list
-    the video as positive. A plain distractor has none.
+    the video as positive. A plain distractor has none. `divisor` says what average precision and recall divide by: all
+    `listed` positives of the database, or those that were `found` (scored), where a query without one is not counted.
     """
 
     name: str
@@ -85,6 +98,7 @@ class Partition:
     judgements: tuple[Judgement, ...]
     database: tuple[str, ...]
     video_topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    divisor: Divisor = "listed"
 
     @cached_property
     def query_ids(self) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ def write_results(
     content = {
         "meta": {**meta, "definitions": DEFINITIONS},
         "rows": results.rows,
+        "breakdowns": results.breakdowns,
         "baselines": [{"name": name, "rows": other.rows} for name, other in (baselines or {}).items()],
     }
     path = folder / "results.json"

@@ -23,7 +23,7 @@ from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import baseline_models, plain
-from muvr_train.search.judged import device_of
+from muvr_train.search.sources import device_of
 
 log = logging.getLogger(__name__)
 

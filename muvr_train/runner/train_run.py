@@ -18,7 +18,7 @@ from muvr_train.data.batch import Batch
 from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches, make_loader
 from muvr_train.data.one_to_many import OneToManyPlan
 from muvr_train.errors import ConfigError
-from muvr_train.evaluation import evaluate, refuse_missing, supported_modes
+from muvr_train.evaluation import evaluate
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.write import write_json
@@ -26,6 +26,7 @@ from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import finish
 from muvr_train.runner.folder import claim_folder, find_resume, loggers_of
 from muvr_train.runner.models import baseline_models, build, build_retriever, fit_model, plain, recipe_of
+from muvr_train.search.sources import refuse_missing, supported_modes
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress

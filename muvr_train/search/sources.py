@@ -1,0 +1,182 @@
+"""Where scores come from: a model with a feature store here; files, fusions and calibrations have the same face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from muvr_train.benchmarks.types import Benchmark, Partition, Query
+from muvr_train.data.batch import load_queries
+from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.features.store import FeatureStore, tag_key
+from muvr_train.models.retriever import MODES, Retriever
+from muvr_train.search.exhaustive import score_database
+from muvr_train.search.scores import ScoreMatrix
+from muvr_train.types import EncodedDatabase, QueryBatch, TextTokens
+
+
+class ScoreSource(Protocol):
+    """Gives scores of a partition's queries against its database.
+
+    Attributes:
+        modes: The modes that it can serve.
+    """
+
+    modes: tuple[str, ...]
+
+    def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
+        """Raise a DataError that names what an evaluation needs and this source lacks."""
+
+    def known_queries(self, partition: Partition) -> Sequence[str]:
+        """Ids of the partition's queries that it knows; those without a part of a mode still have no row there."""
+
+    def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
+        """Scores of the queries and database videos that it knows, by mode."""
+
+
+def supported_modes(model: Retriever, store: FeatureStore) -> tuple[str, ...]:
+    """Give the modes that a store and a model can serve: v, and t and tv where both know texts."""
+    with_text = store.dims.text_dim is not None and model.text_part is not None
+    return ("v", "t", "tv") if with_text else ("v",)
+
+
+class ModelScores:
+    """The scores of a model on the features of a store.
+
+    Args:
+        model: on its device; put into eval mode while it scores.
+        store: the features.
+        frames_as_text: the official rule for queries without a text vector, see `data.batch.load_queries`.
+        block: database videos encoded and scored at a time; changes memory, not results.
+    """
+
+    def __init__(self, model: Retriever, store: FeatureStore, frames_as_text: bool = False, block: int = 256) -> None:
+        self.model, self.store, self.frames_as_text, self.block = model, store, frames_as_text, block
+        self.modes = supported_modes(model, store)
+
+    def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
+        """Raise if any feature that an evaluation needs is not in the store; see `refuse_missing`."""
+        refuse_missing(self.store, benchmark, modes)
+
+    def known_queries(self, partition: Partition) -> Sequence[str]:
+        """Ids of the queries whose video has features."""
+        return [query.id for query in self._queries(partition)]
+
+    def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
+        """Score every query against every database video of a partition that has features; float32 matrices.
+
+        Raises:
+            DataError: nothing has features.
+        """
+        queries, database = self._queries(partition), self._database(partition)
+        as_text = self.frames_as_text and bool(set(modes) - {"v"})
+        batch = load_queries(self.store, queries, frames_as_text=as_text).to(device_of(self.model))
+        blocks = self._blocks(database)
+        scored: dict[str, ScoreMatrix] = {}
+        for rows, group in _groups(batch, modes).items():
+            part = batch if len(rows) == len(batch) else batch[torch.tensor(rows, dtype=torch.long)]
+            for mode, scores in score_database(self.model, part, blocks, group).items():
+                scored[mode] = ScoreMatrix(part.ids, database, scores)
+        return scored
+
+    def tag_scores(self, partition: Partition, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """Score tags of queries: float32 [P, N], the columns those of `score`; see `models.text.TextPart`.
+
+        Args:
+            partition: whose database is scored.
+            pairs: [P] query id and tag.
+
+        Raises:
+            DataError: a tag has no vector in the store, or the model has no text part.
+        """
+        if self.model.text_part is None:
+            raise DataError(f"tags need a text part, but {self.store.path} holds no text vectors")
+        vectors = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags").to(device_of(self.model))
+        tags = TextTokens(vectors.x[:, :, 0], vectors.mask).normalized()
+        self.model.eval()
+        with torch.inference_mode():
+            columns = [self.model.text_part(tags, block.fine) for block in self._blocks(self._database(partition))()]
+            scores: NDArray[np.float32] = torch.cat(columns, dim=1).float().cpu().numpy()
+        return scores
+
+    def _queries(self, partition: Partition) -> list[Query]:
+        queries = [query for query in partition.queries if self.store.has(query.video_id)]
+        if not queries:
+            raise DataError(f"partition {partition.name}: no query has features in {self.store.path}")
+        return queries
+
+    def _database(self, partition: Partition) -> tuple[str, ...]:
+        database = tuple(video for video in partition.database if self.store.has(video))
+        if not database:
+            raise DataError(f"partition {partition.name}: no database video has features in {self.store.path}")
+        return database
+
+    def _blocks(self, ids: Sequence[str]) -> Callable[[], Iterator[EncodedDatabase]]:
+        device = device_of(self.model)
+        has_fine = self.store.dims.fine_dim is not None
+
+        def blocks() -> Iterator[EncodedDatabase]:
+            for start in range(0, len(ids), self.block):
+                block = ids[start : start + self.block]
+                fine = self.store.tokens(block, "fine").to(device) if has_fine else None
+                yield self.model.encode_database(self.store.tokens(block).to(device), fine)
+
+        return blocks
+
+
+def refuse_missing(store: FeatureStore, benchmark: Benchmark, modes: Sequence[str]) -> None:
+    """Raise if any feature that an evaluation needs is not in the store.
+
+    Raises:
+        DataError: with counts and ids of the videos, and of the texts where a mode needs them.
+    """
+    videos = [video for video in benchmark.video_ids if not store.has(video)]
+    texts = []
+    if set(modes) & {"t", "tv"}:
+        texts = [q.id for q in benchmark.queries if q.text is not None and not store.has(q.id, "text")]
+    if not videos and not texts:
+        return
+    lines = [f"{store.path} lacks features that benchmark {benchmark.name} needs."]
+    if videos:
+        lines.append(f"{len(videos)} videos without features: {shorten(videos, 50)}.")
+    if texts:
+        lines.append(f"{len(texts)} queries without a text vector: {shorten(texts, 50)}.")
+    lines.append(
+        "Extract or import them, or pass on_missing=official to count them as not retrieved and show the counts."
+    )
+    raise DataError("\n".join(lines))
+
+
+def check_modes(modes: Sequence[str], source: ScoreSource) -> None:
+    """Refuse modes that this source cannot serve.
+
+    Raises:
+        ConfigError: naming the mode.
+    """
+    for mode in modes:
+        if mode in source.modes:
+            continue
+        if mode not in MODES:
+            raise ConfigError(f"benchmark.modes: unknown mode '{mode}', choose from {', '.join(source.modes)}")
+        raise ConfigError(
+            f"benchmark.modes: mode {mode} needs texts, but the store and this model serve only "
+            f"{', '.join(source.modes)}"
+        )
+
+
+def device_of(model: torch.nn.Module) -> torch.device:
+    """Give the device a model lives on."""
+    return next(iter([*model.parameters(), *model.buffers()])).device
+
+
+def _groups(batch: QueryBatch, modes: Sequence[str]) -> dict[tuple[int, ...], list[str]]:
+    """Modes by the row numbers of the queries that have a part of them."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for mode in modes:
+        able = torch.stack([batch.present[part] for part in MODES[mode]]).any(dim=0)
+        groups.setdefault(tuple(able.nonzero().flatten().tolist()), []).append(mode)
+    return groups
