@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muvr_train.benchmarks.muvr_files import (
@@ -17,8 +17,10 @@ from muvr_train.benchmarks.muvr_files import (
     text_of,
     topic_of,
 )
+from muvr_train.benchmarks.muvr_filter import filter_judgements
 from muvr_train.benchmarks.topics import search_topics
 from muvr_train.benchmarks.types import MATCH, Benchmark, Judgement, Partition, Query
+from muvr_train.errors import DataError
 
 POSITIVE = "pos_all"
 NEGATIVE = ("independent", "hard_independent")
@@ -26,8 +28,8 @@ FINEST_FIRST = ("copy and event", "copy", "event")
 """Levels by how close the correspondence is; other names of relations follow in alphabetical order."""
 
 
-def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None) -> Benchmark:
-    """Read MUVR-Base.
+def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None, filters: bool = False) -> Benchmark:
+    """Read MUVR-Base, or with `filters` MUVR-Filter.
 
     The queries of a partition are the entries of `videos.json` that are flagged and in `queries_en.json`; its database
     is the union of all lists of all relations, in the order of `videos.json`; positives are `pos_all` and nothing else.
@@ -36,6 +38,7 @@ def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None) -> 
     Args:
         annotations: Folder with `<partition>/*.json`, or one above it (of `annotations/retrieval/<partition>/*.json`).
         partitions: Names to read, None for all; `geng` means others and `animal` instance.
+        filters: Read the tag expressions as well, into `Partition.filters`.
 
     Returns:
         The benchmark, its `warnings` with one line per file and kind of oddity.
@@ -46,11 +49,14 @@ def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None) -> 
     """
     faults = Faults()
     folders = find_folders(Path(annotations), partitions, faults)
-    read = [_read_partition(name, folder, faults) for name, folder in folders.items()]
+    read = [_read_partition(name, folder, faults, filters) for name, folder in folders.items()]
+    if filters and not faults.errors and not any(part.filters for part in read if part is not None):
+        raise DataError(f"annotations: {annotations} has no tag expression: query_tag_lists.json is empty everywhere")
     faults.raise_errors(Path(annotations))
     protocol = {"split": "all", "gallery": "full", "split_source": "none"}
     kept = tuple(partition for partition in read if partition is not None)
-    return Benchmark("muvr_base", kept, protocol, tuple(Faults.lines(faults.warnings)))
+    name = "muvr_filter" if filters else "muvr_base"
+    return Benchmark(name, kept, protocol, tuple(Faults.lines(faults.warnings)))
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class _Video:
     topic: str | None
 
 
-def _read_partition(name: str, folder: Path, faults: Faults) -> Partition | None:
+def _read_partition(name: str, folder: Path, faults: Faults, filters: bool) -> Partition | None:
     content = load_files(folder, faults)
     if content is None:
         return None
@@ -69,7 +75,8 @@ def _read_partition(name: str, folder: Path, faults: Faults) -> Partition | None
     tags = _tags(content["query_tags"], asked, f"{folder.name}/query_tags.json", faults)
     file = f"{folder.name}/query_rel_lists.json"
     lists = id_lists(content["query_rel_lists"], file, "rel_lists", videos, asked, faults)
-    id_lists(content["query_tag_lists"], f"{folder.name}/query_tag_lists.json", "tag_lists", videos, asked, faults)
+    tag_file = f"{folder.name}/query_tag_lists.json"
+    tag_lists = id_lists(content["query_tag_lists"], tag_file, "tag_lists", videos, asked, faults)
     if faults.errors:
         return None
     judgements = {
@@ -85,9 +92,16 @@ def _read_partition(name: str, folder: Path, faults: Faults) -> Partition | None
             faults.warn(f"{folder.name}/queries_en.json", "queries without a text", query.id)
     listed = frozenset().union(*(judgement.listed for judgement in judgements.values()))
     database = tuple(dict.fromkeys(video.key for video in videos.values() if video.key in listed))
-    return Partition(
+    partition = Partition(
         name, queries, tuple(judgements.values()), database, _video_topics(name, videos, positives, topics)
     )
+    if not filters:
+        return partition
+    listed_by = {
+        videos[number].key: {text: [videos[video].key for video in ids] for text, ids in lists.items()}
+        for number, lists in tag_lists.items()
+    }
+    return replace(partition, filters=filter_judgements(queries, listed_by, positives, tag_file, faults))
 
 
 def _videos(partition: str, content: object, file: str, faults: Faults) -> dict[Id, _Video]:

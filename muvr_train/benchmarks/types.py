@@ -91,6 +91,8 @@ class Partition:
     `video_topics` gives the search topics of database videos: the annotation's own, and those of the queries that list
     the video as positive. A plain distractor has none. `divisor` says what average precision and recall divide by: all
     `listed` positives of the database, or those that were `found` (scored), where a query without one is not counted.
+    `filters` are the judgements with a tag expression (MUVR-Filter); where there are some, they are what is evaluated,
+    and `judgements` say what the database is and what training uses.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Partition:
     database: tuple[str, ...]
     video_topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     divisor: Divisor = "listed"
+    filters: tuple[Judgement, ...] = ()
 
     @cached_property
     def query_ids(self) -> tuple[str, ...]:
@@ -118,7 +121,8 @@ class Partition:
         if gallery == "split":
             listed = frozenset().union(*(judgement.listed for judgement in judgements))
             database = tuple(video for video in database if video in listed)
-        return replace(self, queries=queries, judgements=judgements, database=database)
+        filters = tuple(row for row in self.filters if row.query in ids)
+        return replace(self, queries=queries, judgements=judgements, database=database, filters=filters)
 
 
 @dataclass(frozen=True)
