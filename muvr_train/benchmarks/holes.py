@@ -34,9 +34,11 @@ def _smaller(partition: Partition, missing: set[str]) -> Partition:
             hard_negatives=row.hard_negatives - missing,
         )
 
+    queries = tuple(query for query in partition.queries if query.video_id not in missing)
+    kept = {query.id for query in queries}
     return replace(
         partition,
-        queries=tuple(query for query in partition.queries if query.id not in missing),
-        judgements=tuple(known(row) for row in partition.judgements if row.query not in missing),
+        queries=queries,
+        judgements=tuple(known(row) for row in partition.judgements if row.query in kept),
         database=tuple(video for video in partition.database if video not in missing),
     )

@@ -21,7 +21,7 @@ class Leak:
     Attributes:
         kind: `same video`, `cuts of one upload` or `equal features`.
         query: The training query.
-        video: The query itself or one of its positives.
+        video: The query's video or one of its positives.
         held_video: The held-out query or positive that it meets.
         held_query: The held-out query it belongs to, of split `held_split`.
         held_split: `val` or `test`.
@@ -124,7 +124,7 @@ def find_leaks(benchmark: Benchmark, digests: Mapping[str, str] | None = None) -
             features.setdefault(digests[held.video], held)
     leaks = []
     for judgement in _training(benchmark):
-        for video in dict.fromkeys((judgement.query, *judgement.positives)):
+        for video in dict.fromkeys((_own(benchmark, judgement), *judgement.positives)):
             found = _match(video, uploads.get(upload_of(video), {}), features, digests)
             if found is not None:
                 kind, held = found
@@ -132,6 +132,10 @@ def find_leaks(benchmark: Benchmark, digests: Mapping[str, str] | None = None) -
     queries, positives = _concerned(benchmark, leaks)
     shared, matching = _distractors(benchmark)
     return LeakReport(tuple(leaks), queries, positives, shared, matching, bool(digests))
+
+
+def _own(benchmark: Benchmark, judgement: Judgement) -> str:
+    return benchmark.query_by_id[judgement.query].video_id
 
 
 def _training(benchmark: Benchmark) -> Iterator[Judgement]:
@@ -142,7 +146,7 @@ def _held(benchmark: Benchmark) -> Iterator[_Held]:
     for judgement in benchmark.judgements:
         split = str(benchmark.query_by_id[judgement.query].split)
         if split != "train":
-            for video in (judgement.query, *judgement.positives):
+            for video in (_own(benchmark, judgement), *judgement.positives):
                 yield _Held(video, judgement.query, split)
 
 
@@ -172,8 +176,9 @@ def _concerned(benchmark: Benchmark, leaks: list[Leak]) -> tuple[tuple[str, ...]
     queries: list[str] = []
     positives: list[tuple[str, str]] = []
     for query, videos in leaked.items():
-        left = benchmark.judgement_by_query[query].positives.keys() - videos - {query}
-        if query in videos or not left:
+        own = benchmark.query_by_id[query].video_id
+        left = benchmark.judgement_by_query[query].positives.keys() - videos - {own}
+        if own in videos or not left:
             queries.append(query)
         else:
             positives.extend((query, video) for video in videos)
@@ -182,7 +187,7 @@ def _concerned(benchmark: Benchmark, leaks: list[Leak]) -> tuple[tuple[str, ...]
 
 def _distractors(benchmark: Benchmark) -> tuple[int, int]:
     training = {video for judgement in _training(benchmark) for video in judgement.negatives}
-    train_matches = {video for row in _training(benchmark) for video in (row.query, *row.positives)}
+    train_matches = {video for row in _training(benchmark) for video in (_own(benchmark, row), *row.positives)}
     held_matches = {held.video for held in _held(benchmark)}
     held = {
         video

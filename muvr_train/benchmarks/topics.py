@@ -6,20 +6,25 @@ from collections.abc import Collection, Mapping
 
 
 def search_topics(
-    partition: str, given: Mapping[str, str | None], positives: Mapping[str, Collection[str]]
+    partition: str,
+    given: Mapping[str, str | None],
+    positives: Mapping[str, Collection[str]],
+    videos: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Query id -> name of its search topic, `<partition>/<topic>`.
 
-    A query with a topic in the annotation has that. The others are grouped with every query they share a positive with,
-    or of which they are a positive, and so on (connected components); a group takes the smallest annotated topic it
-    touches, or else the name of its smallest query id. Nothing depends on the order of the input.
+    A query with a topic in the annotation has that. The others are grouped with every query they share a positive or
+    the query video with, or of which they are a positive, and so on (connected components); a group takes the smallest
+    annotated topic it touches, or else the name of its smallest query id. Nothing depends on the order of the input.
 
     Args:
         partition: Name of the partition.
         given: Query id -> topic in the annotation, None where absent.
         positives: Query id -> ids of its positives.
+        videos: Query id -> its video, where that is not the query's own id.
     """
     parent: dict[str, str] = {}
+    video_of = videos or {}
 
     def find(node: str) -> str:
         root = node
@@ -31,10 +36,10 @@ def search_topics(
 
     for query in given:
         for video in positives.get(query, ()):
-            parent[find(query)] = find(video)
+            parent[find(video_of.get(query, query))] = find(video)
     members: dict[str, list[str]] = {}
     for query in given:
-        members.setdefault(find(query), []).append(query)
+        members.setdefault(find(video_of.get(query, query)), []).append(query)
     names: dict[str, str] = {}
     for queries in members.values():
         annotated = [topic for query in queries if (topic := given[query]) is not None]

@@ -14,7 +14,7 @@ from muvr_train.errors import ConfigError, DataError, shorten
 
 Split = Literal["all", "train", "val", "test"]
 Gallery = Literal["split", "full"]
-Divisor = Literal["listed", "found"]
+Divisor = Literal["listed", "found", "annotated"]
 SPLITS = ("train", "val", "test")
 MATCH = "match"
 """The level of a positive of which the annotation says no more than that it matches."""
@@ -65,8 +65,10 @@ class Judgement:
         counted: False where the official program leaves the query out of mAP and recall (it has no list of positives);
             its database videos are still negatives in uAP.
         expression: Tag expression, None for MUVR-Base.
-        ignored: Ids that training must not use with this query (former positives dropped as leaks).
-        ranked: The only database videos that are ranked for it, None for all; the others are not judged.
+        ignored: Ids that training must not use with this query and that are not ranked for it: annotated as not judged,
+            or former positives that were dropped from training as leaks.
+        ranked: The only database videos that are ranked for it, the query's own one only if it is among them; None for
+            all but the query's own one. The others are not judged.
     """
 
     query: str
@@ -90,7 +92,9 @@ class Partition:
 
     `video_topics` gives the search topics of database videos: the annotation's own, and those of the queries that list
     the video as positive. A plain distractor has none. `divisor` says what average precision and recall divide by: all
-    `listed` positives of the database, or those that were `found` (scored), where a query without one is not counted.
+    `listed` positives of the database, those that were `found` (scored), where a query without one is not counted, or
+    all `annotated` ones, also those that the database lacks. `trapezoids` says that average precision is the area under
+    the precision-recall curve by trapezoids (`metrics.trapezoids`), instead of the mean of precisions.
     `filters` are the judgements with a tag expression (MUVR-Filter); where there are some, they are what is evaluated,
     and `judgements` say what the database is and what training uses.
     """
@@ -101,6 +105,7 @@ class Partition:
     database: tuple[str, ...]
     video_topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     divisor: Divisor = "listed"
+    trapezoids: bool = False
     filters: tuple[Judgement, ...] = ()
 
     @cached_property
@@ -134,12 +139,16 @@ class Benchmark:
         partitions: In the order of the tables.
         protocol: Plain facts for the results file: split, gallery, split_source, ...
         warnings: One line per kind of oddity that the official program defines a meaning for.
+        averaged: Names of the partitions that the row `mean` averages, None for all.
+        notes: How to read the tables, a sentence or two each.
     """
 
     name: str
     partitions: tuple[Partition, ...]
     protocol: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    averaged: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Partition:
         """The partition of that name.
@@ -180,8 +189,10 @@ class Benchmark:
 
     @cached_property
     def video_topics(self) -> Mapping[str, frozenset[str]]:
-        """Search topics of database videos and queries, over all partitions; a plain distractor is absent."""
-        merged = {query.id: frozenset({query.topic}) for query in self.queries}
+        """Search topics of database and query videos, over all partitions; a plain distractor is absent."""
+        merged: dict[str, frozenset[str]] = {}
+        for query in self.queries:
+            merged[query.video_id] = merged.get(query.video_id, frozenset()) | {query.topic}
         for partition in self.partitions:
             for video, topics in partition.video_topics.items():
                 merged[video] = merged.get(video, frozenset()) | topics
@@ -189,9 +200,11 @@ class Benchmark:
 
     @cached_property
     def video_ids(self) -> tuple[str, ...]:
-        """Every id whose features an evaluation needs: queries and database videos, each once, in order."""
-        ids = (video for partition in self.partitions for video in (*partition.query_ids, *partition.database))
-        return tuple(dict.fromkeys(ids))
+        """Every video whose features an evaluation needs: those of queries and the database, each once, in order."""
+        ids: dict[str, None] = {}
+        for partition in self.partitions:
+            ids |= dict.fromkeys((*(query.video_id for query in partition.queries), *partition.database))
+        return tuple(ids)
 
     def relevance(self, query_id: str, database_id: str) -> int:
         """What training may assume of a pair: 1 a match, 0 no match, -1 not judged.
@@ -203,14 +216,14 @@ class Benchmark:
         Raises:
             KeyError: the query is not of this benchmark.
         """
-        judgement = self.judgement_by_query[query_id]
-        if database_id == query_id or database_id in judgement.ignored:
+        judgement, query = self.judgement_by_query[query_id], self.query_by_id[query_id]
+        if database_id == query.video_id or database_id in judgement.ignored:
             return -1
         if database_id in judgement.positives:
             return 1
         if database_id in judgement.negatives:
             return 0
-        return -1 if self.query_by_id[query_id].topic in self.video_topics.get(database_id, ()) else 0
+        return -1 if query.topic in self.video_topics.get(database_id, ()) else 0
 
     def select(self, split: Split = "all", gallery: Gallery = "split") -> Benchmark:
         """The queries of one split.

@@ -69,10 +69,10 @@ def load_queries(
     Returns:
         The batch; `present["video"]` and `present["text"]` say what was found.
     """
-    ids = [query.id for query in queries]
-    with_video = [row for row, video_id in enumerate(ids) if videos is not None or store.has(video_id)]
+    ids, shown = [query.id for query in queries], [query.video_id for query in queries]
+    with_video = [row for row, video_id in enumerate(shown) if videos is not None or store.has(video_id)]
     if videos is None and with_video:
-        videos = scatter_rows(store.tokens([ids[row] for row in with_video]), with_video, len(ids))
+        videos = scatter_rows(store.tokens([shown[row] for row in with_video]), with_video, len(ids))
     texts: dict[int, Tensor] = {}
     if store.dims.text_dim is not None:
         found = [row for row, query_id in enumerate(ids) if store.has(query_id, "text")]
@@ -80,7 +80,7 @@ def load_queries(
             batch = store.texts([ids[row] for row in found])
             texts = {row: batch.x[place][batch.mask[place]] for place, row in enumerate(found)}
     if frames_as_text:
-        texts |= {row: _own_frames(store, ids[row]) for row in with_video if row not in texts}
+        texts |= {row: _own_frames(store, shown[row]) for row in with_video if row not in texts}
     rows = sorted(texts)
     text = scatter_rows(TextTokens.pack([texts[row] for row in rows]), rows, len(ids)) if rows else None
     return QueryBatch(tuple(ids), videos, text, {"video": _flags(with_video, ids), "text": _flags(rows, ids)})

@@ -35,7 +35,7 @@ class SupervisedBatches(Dataset[Batch]):
         """Load batch `n`, counted from the start of training."""
         plan = self.plan(n)
         rng = np.random.default_rng([self.plan.seed, 2, n])
-        videos = load_views(self.store, [query.id for query in plan.queries], self.augment, self.pool, rng)
+        videos = load_views(self.store, [query.video_id for query in plan.queries], self.augment, self.pool, rng)
         queries = load_queries(self.store, plan.queries, videos=videos)
         database = load_views(self.store, plan.database, self.augment, self.pool, rng)
         fine = self.store.tokens(plan.database, "fine") if self.store.dims.fine_dim is not None else None

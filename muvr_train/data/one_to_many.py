@@ -93,16 +93,16 @@ class OneToManyPlan:
                 queries.append(query)
                 chosen |= dict.fromkeys(self._videos_of(query, rng))
         if self.query_videos:
-            chosen |= dict.fromkeys(query.id for query in queries)
+            chosen |= dict.fromkeys(query.video_id for query in queries)
         database = tuple(chosen)
         rows = [[self.benchmark.relevance(query.id, video) for video in database] for query in queries]
         return BatchPlan(tuple(queries), database, np.asarray(rows, dtype=np.float32))
 
     def _videos_of(self, query: Query, rng: np.random.Generator) -> list[str]:
         judgement = self.judgements[query.id]
-        positives = sorted(video for video in judgement.positives if video != query.id)
-        hard = _draw(sorted(judgement.hard_negatives), self.hard_negatives, rng)
-        easy = sorted(judgement.negatives - judgement.hard_negatives - {query.id})
+        positives = sorted(video for video in judgement.positives if video != query.video_id)
+        hard = _draw(sorted(judgement.hard_negatives - {query.video_id}), self.hard_negatives, rng)
+        easy = sorted(judgement.negatives - judgement.hard_negatives - {query.video_id})
         return _draw(positives, self.positives, rng) + hard + _draw(easy, self.hard_negatives - len(hard), rng)
 
 

@@ -25,11 +25,13 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
     """
     pairs = []
     for partition in benchmark.partitions[:5]:
+        own = {query.id: query.video_id for query in partition.queries}
+        shown = set(own.values())
         found = (
             (judgement.query, video)
             for judgement in partition.judgements
             for video in sorted(judgement.positives)
-            if video not in partition.query_ids and store.has(judgement.query) and store.has(video)
+            if video not in shown and store.has(own[judgement.query]) and store.has(video)
         )
         pairs += [pair for pair in [next(found, None)] if pair is not None]
     if not pairs:

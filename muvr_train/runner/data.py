@@ -60,7 +60,7 @@ class Data:
             video
             for row in self.benchmark.judgements
             if self.benchmark.query_by_id[row.query].split != "train"
-            for video in (row.query, *row.positives)
+            for video in (self.benchmark.query_by_id[row.query].video_id, *row.positives)
         }
         return [video for video in self.train_part.video_ids if video not in held]
 

@@ -23,8 +23,8 @@ class JudgedScores:
         database: N ids of the database videos that were scored.
         scores: float32 or float64 [Q, N].
         relevance: int8 [Q, N]: 1 match, 0 no match, -1 the query's own video or one that is not ranked for it.
-        n_positive: int64 [Q], the positives that metrics divide by: annotated ones in the gallery, found or not, or
-            the found ones, as the partition's `divisor` says.
+        n_positive: int64 [Q], the positives that metrics divide by: annotated ones in the gallery, found or not, the
+            found ones, or all annotated ones, as the partition's `divisor` says.
         counted: bool [Q], False for a query that is left out of mAP.
     """
 
@@ -55,7 +55,7 @@ def judge(partition: Partition, matrix: ScoreMatrix, judgements: Sequence[Judgem
         judgements = [by_query[query] for query in matrix.queries]
     own = {query.id: query.video_id for query in partition.queries}
     relevance = relevance_matrix(
-        [own[judgement.query] for judgement in judgements],
+        [own[row.query] if row.ranked is None or own[row.query] not in row.ranked else None for row in judgements],
         [judgement.positives for judgement in judgements],
         matrix.database,
     )
@@ -64,6 +64,8 @@ def judge(partition: Partition, matrix: ScoreMatrix, judgements: Sequence[Judgem
     if partition.divisor == "found":
         n_positive = (relevance == 1).sum(axis=1, dtype=np.int64)
         counted &= n_positive > 0
+    elif partition.divisor == "annotated":
+        n_positive = np.array([len(row.positives) for row in judgements], dtype=np.int64)
     else:
         gallery = frozenset(partition.database)
         n_positive = np.array([len(_ranked(row, gallery) & row.positives.keys()) for row in judgements], dtype=np.int64)
@@ -71,12 +73,12 @@ def judge(partition: Partition, matrix: ScoreMatrix, judgements: Sequence[Judgem
 
 
 def relevance_matrix(
-    own_videos: Sequence[str], positives: Sequence[Mapping[str, str]], database_ids: Sequence[str]
+    own_videos: Sequence[str | None], positives: Sequence[Mapping[str, str]], database_ids: Sequence[str]
 ) -> NDArray[np.int8]:
     """Relevance as the official evaluator has it: 1 for positives, -1 for the query's own video, 0 for all others.
 
     Args:
-        own_videos: [Q] the video of each row's query.
+        own_videos: [Q] the video of each row's query, None where it is ranked like any other.
         positives: [Q] positives of each row by database id; those that are not among the columns are passed over (the
             caller counts them in `n_positive`).
         database_ids: [N] the columns.
@@ -88,7 +90,7 @@ def relevance_matrix(
     relevance = np.zeros((len(own_videos), len(database_ids)), dtype=np.int8)
     for row, (own, matches) in enumerate(zip(own_videos, positives, strict=True)):
         relevance[row, [column[video] for video in matches if video in column]] = 1
-        if own in column:
+        if own is not None and own in column:
             relevance[row, column[own]] = -1
     return relevance
 
@@ -104,3 +106,6 @@ def _leave_out_unranked(
         if judgement.ranked is not None:
             ranked = np.fromiter((video in judgement.ranked for video in database_ids), bool, len(database_ids))
             relevance[row, ~ranked] = -1
+        if judgement.ignored:
+            ignored = np.fromiter((video in judgement.ignored for video in database_ids), bool, len(database_ids))
+            relevance[row, ignored] = -1
