@@ -15,7 +15,7 @@ from muvr_train.metrics.functional import (
     metrics_of_groups,
     precision_sum,
 )
-from muvr_train.metrics.ranks import Floats, Ties, check_scores, rank_positives
+from muvr_train.metrics.ranks import Floats, Ties, check_scores, rank_positives, rank_rows
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ def evaluate_partition(
     counted: NDArray[np.bool_] | None = None,
     ks: Sequence[int] = (1, 5, 10, 200, 500, 1000, 2000),
     ties: Ties = "average",
+    pooled: bool = True,
 ) -> PartitionMetrics:
     """All metrics of one partition.
 
@@ -57,6 +58,7 @@ def evaluate_partition(
         counted: bool [Q], None for all: False for a query that is left out of every mean but uAP.
         ks: Cut-offs.
         ties: Tie policy.
+        pooled: With uAP; False where scores of different rows cannot be compared.
 
     Raises:
         ValueError: arguments that do not fit together.
@@ -69,21 +71,22 @@ def evaluate_partition(
         raise ValueError(f"n_positive {n_positive.shape} and counted {mask.shape} must be [{len(scores)}]")
     if not mask.any():
         raise DataError(f"none of the {len(scores)} queries can be counted: none has a list of positives and features")
-    groups = [rank_positives(row, judged) for row, judged in zip(scores, relevance, strict=True)]
-    divisors = [checked_positives(row, int(number)) for row, number in zip(groups, n_positive, strict=True)]
+    groups = rank_rows(scores, relevance)
+    divisors = checked_positives(groups, n_positive)
     per_query = metrics_of_groups(groups, divisors, ks, ties)
     metrics = {"mAP" if name == "AP" else name: float(values[mask].mean()) for name, values in per_query.items()}
-    pooled = rank_positives(scores.ravel(), relevance.ravel())
-    metrics["uAP"] = precision_sum(pooled.resolve(ties)) / max(sum(divisors), 1)
     counts = {
         "queries": len(scores),
         "counted_queries": int(mask.sum()),
         "database": scores.shape[1],
-        "positives": sum(divisors),
-        "ties": sum(row.tied_pairs for row in groups),
-        "pooled_ties": pooled.tied_pairs,
+        "positives": int(divisors.sum()),
+        "ties": groups.tied_pairs,
     }
-    gallery = max(row.items for row in groups)
+    if pooled:
+        every = rank_positives(scores.ravel(), relevance.ravel())
+        metrics["uAP"] = precision_sum(every.resolve(ties)) / max(int(divisors.sum()), 1)
+        counts["pooled_ties"] = every.tied_pairs
+    gallery = int(groups.items.max())
     return PartitionMetrics(metrics, counts, per_query, tuple(k for k in ks if k > gallery))
 
 

@@ -41,25 +41,30 @@ class JudgedScores:
         return tuple(judgement.query for judgement in self.judgements)
 
 
-def judge(partition: Partition, matrix: ScoreMatrix, judgements: Sequence[Judgement] | None = None) -> JudgedScores:
-    """Put what is right beside scores.
+def judge(partition: Partition, matrix: ScoreMatrix) -> JudgedScores:
+    """Put what is right beside scores of the partition's queries against videos of its database."""
+    by_query = {judgement.query: judgement for judgement in partition.judgements}
+    return judge_rows(partition, [by_query[query] for query in matrix.queries], matrix.database, matrix.scores)
+
+
+def judge_rows(
+    partition: Partition, judgements: Sequence[Judgement], database: tuple[str, ...], scores: NDArray[Any]
+) -> JudgedScores:
+    """The same for any judgements, one a row (a query may have several, with a tag expression each).
 
     Args:
         partition: whose queries, database and convention count.
-        matrix: scores of queries against videos of the partition's database.
-        judgements: one for each row of the matrix, None for those of the partition whose query has a row (then the
-            matrix has one row a query).
+        judgements: [R] the rows.
+        database: [N] ids of the columns.
+        scores: float32 or float64 [R, N].
     """
-    if judgements is None:
-        by_query = {judgement.query: judgement for judgement in partition.judgements}
-        judgements = [by_query[query] for query in matrix.queries]
     own = {query.id: query.video_id for query in partition.queries}
     relevance = relevance_matrix(
         [own[row.query] if row.ranked is None or own[row.query] not in row.ranked else None for row in judgements],
         [judgement.positives for judgement in judgements],
-        matrix.database,
+        database,
     )
-    _leave_out_unranked(relevance, judgements, matrix.database)
+    _leave_out_unranked(relevance, judgements, database)
     counted = np.array([judgement.counted for judgement in judgements], dtype=bool)
     if partition.divisor == "found":
         n_positive = (relevance == 1).sum(axis=1, dtype=np.int64)
@@ -69,7 +74,7 @@ def judge(partition: Partition, matrix: ScoreMatrix, judgements: Sequence[Judgem
     else:
         gallery = frozenset(partition.database)
         n_positive = np.array([len(_ranked(row, gallery) & row.positives.keys()) for row in judgements], dtype=np.int64)
-    return JudgedScores(tuple(judgements), matrix.database, matrix.scores, relevance, n_positive, counted)
+    return JudgedScores(tuple(judgements), database, scores, relevance, n_positive, counted)
 
 
 def relevance_matrix(
