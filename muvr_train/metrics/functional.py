@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muvr_train.metrics.ranks import Counts, Floats, TieGroups, Ties, check_scores, rank_positives
+from muvr_train.metrics.ranks import Counts, Floats, TieGroups, Ties, check_scores, rank_positives, rank_rows
 
 
 def average_precision(
@@ -42,9 +42,7 @@ def average_precision(
     0.8333333333333333
     """
     scores, relevance = np.atleast_2d(scores), np.atleast_2d(relevance)
-    check_scores(scores, relevance)
-    groups = rank_positives(scores[0], relevance[0])
-    return precision_sum(groups.resolve(ties)) / max(checked_positives(groups, n_positive), 1)
+    return micro_average_precision(scores, relevance, n_positive, ties)
 
 
 def micro_average_precision(
@@ -63,7 +61,8 @@ def micro_average_precision(
     """
     check_scores(scores, relevance)
     groups = rank_positives(scores.ravel(), relevance.ravel())
-    return precision_sum(groups.resolve(ties)) / max(checked_positives(groups, n_positive), 1)
+    divisor = checked_positives(groups, None if n_positive is None else np.array([n_positive]))
+    return precision_sum(groups.resolve(ties)) / max(int(divisor[0]), 1)
 
 
 def ranking_metrics(
@@ -89,56 +88,43 @@ def ranking_metrics(
         `nDCG` (gain 1 per positive, discount 1 / log2(1 + rank), over the whole ranking).
     """
     check_scores(scores, relevance)
-    groups = [rank_positives(row, judged) for row, judged in zip(scores, relevance, strict=True)]
-    wanted = [None] * len(groups) if n_positive is None else [int(number) for number in n_positive]
-    divisors = [checked_positives(row, number) for row, number in zip(groups, wanted, strict=True)]
-    return metrics_of_groups(groups, divisors, ks, ties)
+    groups = rank_rows(scores, relevance)
+    return metrics_of_groups(groups, checked_positives(groups, n_positive), ks, ties)
 
 
-def metrics_of_groups(
-    groups: Sequence[TieGroups], n_positive: Sequence[int], ks: Sequence[int], ties: Ties
-) -> dict[str, Floats]:
-    """The metrics of `ranking_metrics`, from rankings already made."""
-    longest = max([0, *n_positive, *(row.items for row in groups)])
-    gain = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(2, longest + 2)))])
-    names = [
-        "AP",
-        *(f"{name}@{k}" for name in ("recall", "precision", "hit") for k in ks),
-        "MRR",
-        "R-precision",
-        "nDCG",
-    ]
-    values = {name: np.zeros(len(groups)) for name in names}
-    for row, (unresolved, positives) in enumerate(zip(groups, n_positive, strict=True)):
-        if not len(unresolved.size):
-            continue
-        ranking = unresolved.resolve(ties)
-        values["AP"][row] = precision_sum(ranking) / positives
-        for k in ks:
-            hits = expected_hits(ranking, k)
-            values[f"recall@{k}"][row] = hits / positives
-            values[f"precision@{k}"][row] = hits / k
-            values[f"hit@{k}"][row] = hit_probability(ranking, k)
-        values["MRR"][row] = reciprocal_rank(ranking)
-        values["R-precision"][row] = expected_hits(ranking, positives) / positives
-        share = ranking.positives / ranking.size
-        values["nDCG"][row] = (share * (gain[ranking.start + ranking.size] - gain[ranking.start])).sum() / gain[
-            positives
-        ]
-    return values
+def metrics_of_groups(groups: TieGroups, n_positive: Counts, ks: Sequence[int], ties: Ties) -> dict[str, Floats]:
+    """The metrics of `ranking_metrics`, from rankings already made; `n_positive` [R] is checked."""
+    ranking = groups.resolve(ties)
+    divisor = np.maximum(n_positive, 1)
+    hits = {k: ranking.sums(expected_hits(ranking, k)) for k in ks}
+    places = np.arange(2, max(groups.items.max(initial=0), divisor.max(initial=0)) + 2)
+    gain = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(places))])
+    share = ranking.positives / ranking.size
+    gained = share * (gain[ranking.start + ranking.size] - gain[ranking.start])
+    return {
+        "AP": ranking.sums(precision_terms(ranking)) / divisor,
+        **{f"recall@{k}": hits[k] / divisor for k in ks},
+        **{f"precision@{k}": hits[k] / k for k in ks},
+        **{f"hit@{k}": hit_probability(ranking, k) for k in ks},
+        "MRR": reciprocal_rank(ranking),
+        "R-precision": ranking.sums(expected_hits(ranking, n_positive[ranking.row])) / divisor,
+        "nDCG": ranking.sums(gained) / gain[divisor],
+    }
 
 
-def checked_positives(groups: TieGroups, n_positive: int | None) -> int:
-    """The number of positives to divide by.
+def checked_positives(groups: TieGroups, n_positive: NDArray[Any] | None) -> Counts:
+    """The numbers of positives [R] to divide by, those in the rankings where `n_positive` is None.
 
     Raises:
-        ValueError: fewer than the ranking holds.
+        ValueError: fewer than a ranking holds.
     """
     if n_positive is None:
         return groups.found
-    if n_positive < groups.found:
-        raise ValueError(f"n_positive is {n_positive} but the ranking holds {groups.found} positives")
-    return int(n_positive)
+    wanted = np.asarray(n_positive).astype(np.int64)
+    for number, found in zip(wanted.tolist(), groups.found.tolist(), strict=True):
+        if number < found:
+            raise ValueError(f"n_positive is {number} but the ranking holds {found} positives")
+    return wanted
 
 
 def precision_sum(groups: TieGroups) -> float:
@@ -151,13 +137,13 @@ def precision_terms(groups: TieGroups) -> Floats:
     start, size, positives, before = groups.start, groups.size, groups.positives, groups.before
     alone = size == 1
     slope = np.where(alone, 0.0, (positives - 1) / np.where(alone, 1, size - 1))
-    spread = _harmonic_differences(start, size)
+    spread = harmonic_differences(start, size)
     tied = positives / size * ((before + 1 - (start + 1) * slope) * spread + size * slope)
     terms: Floats = np.where(alone, (before + 1) / (start + 1), tied)
     return terms
 
 
-def _harmonic_differences(start: Counts, size: Counts) -> Floats:
+def harmonic_differences(start: Counts, size: Counts) -> Floats:
     """H_{start + size} - H_start, summed from the differences themselves (no cancellation)."""
     tied = size > 1
     differences = 1.0 / (start + 1)
@@ -168,33 +154,42 @@ def _harmonic_differences(start: Counts, size: Counts) -> Floats:
     return differences
 
 
-def expected_hits(groups: TieGroups, k: int) -> float:
-    """The (expected) number of positives in the first k: a tie cut at j of its m items gives r j / m."""
-    taken = np.clip(k - groups.start, 0, groups.size)
-    return float((groups.positives * taken / groups.size).sum())
+def expected_hits(groups: TieGroups, k: int | Counts) -> Floats:
+    """The (expected) positives of each group [G] in the first k: a tie cut at j of its m items gives r j / m."""
+    return groups.positives * np.clip(k - groups.start, 0, groups.size) / groups.size
 
 
-def hit_probability(groups: TieGroups, k: int) -> float:
-    """The (expected) hit@k: 1 - C(m - j, r) / C(m, r) where j of the m items of the first tie with positives fit."""
-    if not len(groups.size):
-        return 0.0
-    size, positives = int(groups.size[0]), int(groups.positives[0])
-    taken = min(max(k - int(groups.start[0]), 0), size)
-    if taken > size - positives:
-        return 1.0
-    places = np.arange(positives)
-    return float(1.0 - np.prod((size - taken - places) / (size - places)))
+def hit_probability(groups: TieGroups, k: int) -> Floats:
+    """The (expected) hit@k [R]: 1 - C(m - j, r) / C(m, r) where j of m items of the first tie with positives fit."""
+    first = groups.first
+    size, positives = groups.size[first], groups.positives[first]
+    taken = np.clip(k - groups.start[first], 0, size)
+    chances = (taken > size - positives).astype(np.float64)
+    for place in np.flatnonzero((taken > 0) & (chances == 0)):
+        m, r = size[place], np.arange(positives[place])
+        chances[place] = 1.0 - np.prod((m - taken[place] - r) / (m - r))
+    return _by_row(groups, chances)
 
 
-def reciprocal_rank(groups: TieGroups) -> float:
-    """The (expected) 1 / rank of the first positive.
+def reciprocal_rank(groups: TieGroups) -> Floats:
+    """The (expected) 1 / rank of the first positive, [R].
 
     In a tie of m items, r of them positive, it stands at place i with probability C(m - i, r - 1) / C(m, r).
     """
-    if not len(groups.size):
-        return 0.0
-    start, size, positives = int(groups.start[0]), int(groups.size[0]), int(groups.positives[0])
-    places = np.arange(1, size - positives + 2)
-    ratios = (size - places[:-1] - positives + 1) / (size - places[:-1])
-    chances = positives / size * np.concatenate([[1.0], np.cumprod(ratios)])
-    return float((chances / (start + places)).sum())
+    first = groups.first
+    start, size, positives = groups.start[first], groups.size[first], groups.positives[first]
+    values = 1.0 / (start + 1)
+    for tie in np.flatnonzero(size > positives):
+        m, r = size[tie], positives[tie]
+        places = np.arange(1, m - r + 2)
+        ratios = (m - places[:-1] - r + 1) / (m - places[:-1])
+        chances = r / m * np.concatenate([[1.0], np.cumprod(ratios)])
+        values[tie] = (chances / (start[tie] + places)).sum()
+    return _by_row(groups, values)
+
+
+def _by_row(groups: TieGroups, values: Floats) -> Floats:
+    """Values of the first groups, for each ranking; 0 where there is no positive."""
+    rows = np.zeros(len(groups.items))
+    rows[groups.row[groups.first]] = values
+    return rows

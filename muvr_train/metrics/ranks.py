@@ -1,4 +1,4 @@
-"""Where the positives of a ranking stand, with ties kept as groups: all that the metrics need to know of the scores.
+"""Where the positives of rankings stand, with ties kept as groups: all that the metrics need to know of the scores.
 
 A ranking sorts by descending score. Items with equal scores form a group; its `start` items stand before it. A group
 that holds no positive matters to no metric beyond the ranks it takes, so only groups with positives are kept.
@@ -7,6 +7,7 @@ that holds no positive matters to no metric beyond the ranks it takes, so only g
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,63 +22,92 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TieGroups:
-    """The groups of equal scores that hold a positive, best score first; all arrays [G].
+    """The groups of equal scores that hold a positive in R rankings: by ranking, best score first.
 
     Attributes:
-        start: Items ranked before the group.
-        size: Items in the group.
-        positives: Positives in the group, at least 1.
-        before: Positives ranked before the group.
-        items: Judged items of the whole ranking.
+        row: [G] the ranking of each group.
+        start: [G] items ranked before the group.
+        size: [G] items in the group.
+        positives: [G] positives in the group, at least 1.
+        before: [G] positives ranked before the group.
+        items: [R] judged items of each ranking.
     """
 
+    row: Counts
     start: Counts
     size: Counts
     positives: Counts
     before: Counts
-    items: int
+    items: Counts
 
-    @property
-    def found(self) -> int:
-        """Positives in the ranking."""
-        return int(self.positives.sum())
+    @cached_property
+    def found(self) -> Counts:
+        """Positives in each ranking [R]."""
+        return np.bincount(self.row, self.positives, len(self.items)).astype(np.int64)
+
+    @cached_property
+    def first(self) -> Counts:
+        """The best group of each ranking that has one."""
+        return np.flatnonzero(self.before == 0)
 
     @property
     def tied_pairs(self) -> int:
         """Pairs of a positive and a non-positive with equal scores: 0 means no tie policy can change a metric."""
         return int((self.positives * (self.size - self.positives)).sum())
 
+    def sums(self, values: NDArray[Any]) -> Floats:
+        """Sum values [G] within each ranking: [R]."""
+        return np.bincount(self.row, values, len(self.items)).astype(np.float64)
+
     def resolve(self, ties: Ties) -> TieGroups:
-        """The ranking with the positives of each tie first (optimistic) or last (pessimistic).
+        """The rankings with the positives of each tie first (optimistic) or last (pessimistic).
 
         Each positive becomes a group of its own. With "average" the groups stay as they are.
         """
         if ties not in get_args(Ties):
             raise ConfigError(f"ties={ties}: use average, optimistic or pessimistic")
-        if ties == "average" or not len(self.size):
+        if ties == "average":
             return self
-        found = np.arange(self.found)
-        within = found - np.repeat(self.before, self.positives)
+        row, start, before = (np.repeat(values, self.positives) for values in (self.row, self.start, self.before))
+        ends = np.cumsum(self.positives)
+        within = np.arange(len(row)) - np.repeat(ends - self.positives, self.positives)
         shift = 0 if ties == "optimistic" else np.repeat(self.size - self.positives, self.positives)
-        ones = np.ones_like(found)
-        return TieGroups(np.repeat(self.start, self.positives) + shift + within, ones, ones, found, self.items)
+        ones = np.ones_like(row)
+        return TieGroups(row, start + shift + within, ones, ones, before + within, self.items)
 
 
 def rank_positives(scores: NDArray[Any], relevance: NDArray[Any]) -> TieGroups:
-    """Rank one row of scores.
+    """One ranking of scores [N] with relevance [N]; see `rank_rows`."""
+    return rank_rows(scores[None], relevance[None])
+
+
+def rank_rows(scores: NDArray[Any], relevance: NDArray[Any]) -> TieGroups:
+    """Rank each row of scores, by one sort a row.
 
     Args:
-        scores: [N] float32 or float64, compared as they are; finite wherever relevance is not -1.
-        relevance: [N] in {1, 0, -1}; items with -1 are not ranked.
+        scores: [R, N] float32 or float64, compared as they are; finite wherever relevance is not -1.
+        relevance: [R, N] in {1, 0, -1}; items with -1 are not ranked.
     """
-    judged = relevance >= 0
-    ranked = np.sort(scores if judged.all() else scores[judged])
-    values, counts = np.unique(scores[relevance == 1], return_counts=True)
-    values, counts = values[::-1], counts[::-1].astype(np.int64)
-    above = np.searchsorted(ranked, values, side="right")
-    start = len(ranked) - above
-    size = above - np.searchsorted(ranked, values, side="left")
-    return TieGroups(start, size, counts, np.cumsum(counts) - counts, len(ranked))
+    rows, columns = np.nonzero(relevance == 1)
+    values = scores[rows, columns]
+    order = np.lexsort((-values, rows))
+    rows, values = rows[order], values[order]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (rows[1:] != rows[:-1]) | (values[1:] != values[:-1])
+    begin = np.flatnonzero(new)
+    rows, values, positives = rows[begin], values[begin], np.diff(begin, append=len(new))
+    start, size = np.empty_like(begin), np.empty_like(begin)
+    items = (relevance >= 0).sum(axis=1)
+    bounds = np.searchsorted(rows, np.arange(len(scores) + 1))
+    for row in np.unique(rows):
+        judged = scores[row] if items[row] == scores.shape[1] else scores[row][relevance[row] >= 0]
+        ranked, own = np.sort(judged), slice(bounds[row], bounds[row + 1])
+        above = np.searchsorted(ranked, values[own], side="right")
+        start[own] = len(ranked) - above
+        size[own] = above - np.searchsorted(ranked, values[own], side="left")
+    total = np.concatenate([[0], np.cumsum(positives)])
+    before = total[:-1] - total[bounds[rows]]
+    return TieGroups(rows, start, size, positives, before, items)
 
 
 def check_scores(scores: NDArray[Any], relevance: NDArray[Any]) -> None:
