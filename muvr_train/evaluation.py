@@ -9,6 +9,7 @@ from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.features.store import FeatureStore
 from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions
 from muvr_train.metrics.ranks import Ties
+from muvr_train.metrics.trapezoids import with_trapezoids
 from muvr_train.models.retriever import Retriever
 from muvr_train.results import Kept, Results
 from muvr_train.search.judged import JudgedScores, judge
@@ -74,9 +75,12 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
             matrix.refuse_nan()
             judged = judge(partition, matrix)
             metrics = _add_row(results, partition, mode, judged, known, protocol)
-            per_mode[mode].append(metrics)
+            if benchmark.averaged is None or partition.name in benchmark.averaged:
+                per_mode[mode].append(metrics)
+    averaged = benchmark.averaged or [partition.name for partition in benchmark.partitions]
     for mode, metrics_list in per_mode.items():
-        total = _sum_counts([row["counts"] for row in results.rows if row["mode"] == mode])  # type: ignore[misc]
+        rows = [row for row in results.rows if row["mode"] == mode and row["partition"] in averaged]
+        total = _sum_counts([row["counts"] for row in rows])  # type: ignore[misc]
         mean = mean_over_partitions(metrics_list)
         results.rows.append(
             {"benchmark": benchmark.name, "mode": mode, "partition": "mean", "metrics": mean.metrics, "counts": total}
@@ -114,14 +118,19 @@ def _add_row(
     metrics = evaluate_partition(
         judged.scores, judged.relevance, judged.n_positive, judged.counted, ks=protocol.ks, ties=protocol.ties
     )
+    if partition.trapezoids:
+        metrics = with_trapezoids(
+            metrics, judged.scores, judged.relevance, judged.n_positive, judged.counted, protocol.ties
+        )
     own = {query.id: query.video_id for query in partition.queries}
-    columns = frozenset(judged.database)
+    column = {video: place for place, video in enumerate(judged.database)}
+    selves = [(row, column[own[query]]) for row, query in enumerate(judged.queries) if own[query] in column]
     counts = {
         **metrics.counts,
         "missing_queries": len(partition.queries) - known,
         "missing_database": len(partition.database) - len(judged.database),
         "queries_without_text": known - len(set(judged.queries)),
-        "self_removed": sum(own[query] in columns for query in judged.queries),
+        "self_removed": sum(int(judged.relevance[place] == -1) for place in selves),
     }
     results.rows.append(
         {
