@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from muvr_train.errors import ConfigError
 from muvr_train.runner.data import Data, open_data
-from muvr_train.runner.finish import finish
+from muvr_train.runner.finish import Subject, finish
 from muvr_train.runner.models import build_retriever, fit_model, load_checkpoint, plain
 from muvr_train.runner.overview import encoder_name
 from muvr_train.runner.train_run import pick_device
@@ -48,7 +48,8 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         fit_model(model, data.store, data.train_videos if model.needs_fit else ())
         label = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model.network).__name__).lower()
     data.print_overview(cfg, device)
-    return finish(cfg, Path(cfg.out), model.to(device), data, [], trained, label, baselines=trained, facts=facts)
+    subject = Subject(label, trained, model.to(device), baselines=trained, facts=facts)
+    return finish(cfg, Path(cfg.out), subject, data, [])
 
 
 def check_origin(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> None:

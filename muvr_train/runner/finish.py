@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from omegaconf import DictConfig
 
 from muvr_train.benchmarks.published import published_rows
 from muvr_train.benchmarks.types import Benchmark
-from muvr_train.evaluation import evaluate
+from muvr_train.evaluation import Protocol, evaluate, evaluate_scores
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.picture import save_similarity_picture
 from muvr_train.reports.tables import print_tables
@@ -23,53 +24,58 @@ from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import baseline_models, plain
-from muvr_train.search.sources import device_of
+from muvr_train.search.sources import ModelScores, ScoreSource, device_of
 
 log = logging.getLogger(__name__)
 
 
-def finish(
-    cfg: DictConfig,
-    folder: Path,
-    model: Retriever,
-    data: Data,
-    loggers: list[Any],
-    trained: bool,
-    label: str = "trained",
-    baselines: bool = True,
-    facts: Mapping[str, Any] | None = None,
-) -> dict[str, float]:
-    """Evaluate a model and the untrained rows on the same queries, write everything, print the table.
+@dataclass(frozen=True)
+class Subject:
+    """What is evaluated.
+
+    Attributes:
+        label: of its rows in the tables.
+        trained: a trained model is scored on the test split unless told otherwise, anything else on all queries.
+        model: on its device; None where only scores are at hand.
+        source: of the scores; None takes the model on the run's features.
+        baselines: put the untrained rows beside it.
+        facts: more of `meta`: checkpoint and hash.
+    """
+
+    label: str
+    trained: bool = False
+    model: Retriever | None = None
+    source: ScoreSource | None = None
+    baselines: bool = True
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers: list[Any]) -> dict[str, float]:
+    """Evaluate the subject and the untrained rows on the same queries, write everything, print the table.
 
     Args:
         cfg: the composed config, stored in the results.
         folder: where results.json, per_query.csv, metrics.json and the picture go.
-        model: on its device.
+        subject: what is evaluated.
         data: store and benchmark.
         loggers: get the final metrics; W&B also the table and the picture.
-        trained: a trained model is scored on the test split unless told otherwise, an untrained one on all queries.
-        label: of the model in the table.
-        baselines: put the untrained rows beside it.
-        facts: more of `meta`: checkpoint and hash.
 
     Returns:
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`.
     """
-    split = cfg.benchmark.split or ("test" if trained or data.kind == "folder" else "all")
-    part, protocol = data.part(split), protocol_of(cfg)
-    results = evaluate(model, data.store, part, protocol)
-    others: dict[str, Results] = {}
-    if baselines:
-        device = device_of(model)
-        for other, untrained in baseline_models(data.store, data.train_videos).items():
-            others[other] = evaluate(untrained.to(device), data.store, part, data.baseline_protocol(protocol))
-    name = cfg.get("run") or label
-    meta = {**describe(cfg, data, part, split), "model": str(name), **(facts or {})}
+    split = cfg.benchmark.split or ("test" if subject.trained or data.kind == "folder" else "all")
+    part, protocol = data.part(split), replace(protocol_of(cfg), keep_scores=True)
+    results = evaluate_scores(source_of(subject, data, protocol), part, protocol)
+    others = untrained_rows(subject, data, part, protocol)
+    name = cfg.get("run") or subject.label
+    meta = {**describe(cfg, data, part, split), "model": str(name), **subject.facts}
     write_results(folder, results, meta, others)
     flat = results.flat(split)
     write_json(folder / "metrics.json", flat)
-    picture = save_similarity_picture(folder / "similarity_map.png", model, data.store, part)
-    named = {**others, label: results}
+    picture = None
+    if subject.model is not None:
+        picture = save_similarity_picture(folder / "similarity_map.png", subject.model, data.store, part)
+    named = {**others, subject.label: results}
     references = (
         [row for mode in results.modes for row in published_rows(part.name, mode, split=split)] if data.is_muvr else []
     )
@@ -77,6 +83,29 @@ def finish(
     log_final(loggers, flat, named, picture)
     log.info("results are in %s", folder)
     return flat
+
+
+def source_of(subject: Subject, data: Data, protocol: Protocol) -> ScoreSource:
+    """Give where the subject's scores come from.
+
+    Raises:
+        ValueError: it has neither a source nor a model.
+    """
+    if subject.source is not None:
+        return subject.source
+    if subject.model is None:
+        raise ValueError(f"{subject.label}: neither scores nor a model")
+    return ModelScores(subject.model, data.store, protocol.on_missing == "official", protocol.database_block)
+
+
+def untrained_rows(subject: Subject, data: Data, part: Benchmark, protocol: Protocol) -> dict[str, Results]:
+    """Evaluate the untrained models that stand beside a trained one, by name."""
+    if not subject.baselines or subject.model is None:
+        return {}
+    device = device_of(subject.model)
+    wanted = replace(data.baseline_protocol(protocol), keep_scores=False)
+    models = baseline_models(data.store, data.train_videos)
+    return {name: evaluate(model.to(device), data.store, part, wanted) for name, model in models.items()}
 
 
 def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[str, Any]:

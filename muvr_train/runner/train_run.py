@@ -23,7 +23,7 @@ from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.write import write_json
 from muvr_train.runner.data import Data, open_data, protocol_of
-from muvr_train.runner.finish import finish
+from muvr_train.runner.finish import Subject, finish
 from muvr_train.runner.folder import claim_folder, find_resume, loggers_of
 from muvr_train.runner.models import baseline_models, build, build_retriever, fit_model, plain, recipe_of
 from muvr_train.search.sources import refuse_missing, supported_modes
@@ -54,12 +54,12 @@ def train(cfg: DictConfig) -> dict[str, float]:
     folder = claim_folder(cfg)
     fit_model(model, data.store, data.train_videos)
     if cfg.trainer.max_epochs == 0:
-        return finish(cfg, folder, model.to(device), data, loggers_of(cfg, folder), trained=False, label="untrained")
+        return finish(cfg, folder, Subject("untrained", model=model.to(device)), data, loggers_of(cfg, folder))
     best_step, loggers = run_trainer(cfg, folder, model, data, device)
     if best_step == 0:
         log.warning("no evaluation was better than that of step 0: best.ckpt is the untrained model")
     label = "trained" if best_step > 0 else "best.ckpt of step 0, untrained"
-    return finish(cfg, folder, model.to(device), data, loggers, trained=True, label=label)
+    return finish(cfg, folder, Subject(label, trained=True, model=model.to(device)), data, loggers)
 
 
 def try_settings(cfg: DictConfig) -> None:
