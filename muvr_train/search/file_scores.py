@@ -1,0 +1,184 @@
+"""Scores from a file as a source of scores: its ids are matched with those of a benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muvr_train.benchmarks.muvr_files import ALIASES
+from muvr_train.benchmarks.types import Benchmark, Partition
+from muvr_train.errors import DataError, shorten
+from muvr_train.search.score_files import ScoreFile
+from muvr_train.search.scores import ScoreMatrix
+
+OLD_NAMES = {name: old for old, name in ALIASES.items()}
+
+
+class FileScores:
+    """The scores of a file; rows and columns may stand in any order, and there may be more than a benchmark asks for.
+
+    An id of the file is `<partition>/<video id>` or the bare `<video id>`.
+
+    Args:
+        file: as `score_files.read_scores` gives it.
+        label: the name in tables, None for the file's name without its ending.
+    """
+
+    def __init__(self, file: ScoreFile, label: str | None = None) -> None:
+        self.file, self.label = file, label or file.path.stem
+        self.modes: tuple[str, ...] = (file.mode,)
+        self._rows = {name: _index(block.queries) for name, block in file.blocks.items()}
+        self._columns = {name: _index(block.database) for name, block in file.blocks.items()}
+        self._found: dict[tuple[str, tuple[str, ...], tuple[str, ...]], tuple[dict[str, int], dict[str, int]]] = {}
+
+    def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
+        """Raise if the file lacks a query or a database video of the benchmark.
+
+        Raises:
+            DataError: with counts and ids.
+        """
+        del modes
+        queries: dict[str, None] = {}
+        videos: dict[str, None] = {}
+        for partition in benchmark.partitions:
+            rows, columns = self._known(partition)
+            queries |= dict.fromkeys(query for query in partition.query_ids if query not in rows)
+            videos |= dict.fromkeys(video for video in partition.database if video not in columns)
+        if not queries and not videos:
+            return
+        lines = [f"{self.file.path} lacks scores that benchmark {benchmark.name} needs."]
+        if queries:
+            lines.append(f"{len(queries)} queries without a row: {shorten(list(queries), 50)}.")
+        if videos:
+            lines.append(f"{len(videos)} database videos without a column: {shorten(list(videos), 50)}.")
+        lines.append(
+            "Add them; if the file is of one split, pass benchmark.split=test (or train, val); or pass "
+            "on_missing=official to leave such queries out, count such videos as not retrieved, and show the counts."
+        )
+        raise DataError("\n".join(lines))
+
+    def known_queries(self, partition: Partition) -> Sequence[str]:
+        """Ids of the partition's queries that have a row."""
+        return list(self._known(partition)[0])
+
+    def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
+        """The part of the matrix that the partition asks for, in the partition's order.
+
+        Raises:
+            DataError: nothing of the partition is in the file, or a score is not finite (but that of a query against
+                its own video, which is never ranked).
+        """
+        block = self.file.blocks[self._block(partition)]
+        rows, columns = self._known(partition)
+        chosen = _take(block.scores, list(rows.values()), list(columns.values()))
+        matrix = ScoreMatrix(tuple(rows), tuple(columns), chosen)
+        return dict.fromkeys(modes, self._finite(partition, matrix))
+
+    def unknown(self, benchmark: Benchmark) -> dict[str, int]:
+        """How many `queries` and `database` videos of the file the benchmark does not ask for."""
+        counts = {}
+        for what, indices, part in (("queries", self._rows, 0), ("database", self._columns, 1)):
+            left = {name: set(index.values()) for name, index in indices.items()}
+            for partition in benchmark.partitions:
+                left[self._block(partition)].difference_update(self._known(partition)[part].values())
+            counts[what] = sum(len(places) for places in left.values())
+        return counts
+
+    def _block(self, partition: Partition) -> str:
+        """The name of the block that serves a partition: its own, the plain one, or one that holds its queries."""
+        for name in (partition.name, OLD_NAMES.get(partition.name, ""), ""):
+            if name in self.file.blocks:
+                return name
+        for name, index in self._rows.items():
+            if any(_find(index, partition.name, query) is not None for query in partition.query_ids):
+                return name
+        raise DataError(
+            f"{self.file.path} has no scores of partition {partition.name}: its blocks are "
+            f"{', '.join(self.file.blocks)}"
+        )
+
+    def _known(self, partition: Partition) -> tuple[dict[str, int], dict[str, int]]:
+        """Rows by query and columns by database video, of those that the file has, in the partition's order."""
+        key = (partition.name, partition.query_ids, partition.database)
+        if key not in self._found:
+            name = self._block(partition)
+            rows = _places(self._rows[name], partition.name, partition.query_ids)
+            columns = _places(self._columns[name], partition.name, partition.database)
+            if not rows or not columns:
+                raise DataError(f"{self.file.path}: {self._nothing(partition, name, bool(rows))}")
+            self._found[key] = (rows, columns)
+        return self._found[key]
+
+    def _nothing(self, partition: Partition, name: str, rows: bool) -> str:
+        """Say that nothing of a partition is in a block, with examples of both kinds of ids."""
+        block = self.file.blocks[name]
+        what, wanted, given = (
+            ("database video", partition.database, block.database)
+            if rows
+            else ("query", partition.query_ids, block.queries)
+        )
+        swapped = not rows and _places(self._columns[name], partition.name, partition.query_ids)
+        if swapped and _places(self._rows[name], partition.name, partition.database):
+            return (
+                f"query_ids and database_ids seem to be swapped: query_ids are database videos of {partition.name}. "
+                "Save scores.T with the two exchanged"
+            )
+        return (
+            f"no {what} of partition {partition.name} is in it. It has {shorten(list(given), 3)}; the benchmark has "
+            f"{shorten(list(wanted), 3)} (ids may stand without '{partition.name}/')"
+        )
+
+    def _finite(self, partition: Partition, matrix: ScoreMatrix) -> ScoreMatrix:
+        broken = ~np.isfinite(matrix.scores)
+        if not broken.any():
+            return matrix
+        column = {video: place for place, video in enumerate(matrix.database)}
+        own = {query.id: query.video_id for query in partition.queries}
+        scores = matrix.scores.copy()
+        for row, query in enumerate(matrix.queries):
+            if own[query] in column:
+                broken[row, column[own[query]]] = False
+        bad = np.argwhere(broken)
+        if len(bad):
+            row, place = bad[0]
+            raise DataError(
+                f"{self.file.path}: {len(bad)} scores are not finite or absent; the first is {scores[row, place]}, of "
+                f"query {matrix.queries[row]} against database video {matrix.database[place]}. Every pair needs a "
+                "score; leave out the whole column or row of a video without features, and pass on_missing=official"
+            )
+        scores[~np.isfinite(scores)] = 0
+        return ScoreMatrix(matrix.queries, matrix.database, scores)
+
+
+def _index(ids: Sequence[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(ids)}
+
+
+def _find(index: Mapping[str, int], partition: str, name: str) -> int | None:
+    """The place of an id: as it is, without its partition, or with the partition's old name.
+
+    Raises:
+        DataError: it stands there in two spellings.
+    """
+    bare = name.removeprefix(f"{partition}/")
+    spellings = dict.fromkeys((name, bare, f"{OLD_NAMES.get(partition, partition)}/{bare}"))
+    found = [spelling for spelling in spellings if spelling in index]
+    if len(found) > 1:
+        raise DataError(f"the ids {found[0]} and {found[1]} are the same video of partition {partition}: give it once")
+    return index[found[0]] if found else None
+
+
+def _places(index: Mapping[str, int], partition: str, names: Sequence[str]) -> dict[str, int]:
+    found = ((name, _find(index, partition, name)) for name in names)
+    return {name: place for name, place in found if place is not None}
+
+
+def _take(scores: NDArray[Any], rows: Sequence[int], columns: Sequence[int]) -> NDArray[Any]:
+    """Choose rows and columns with one copy; none where everything stays in its place."""
+    every = (len(rows), len(columns)) == scores.shape
+    if every and list(rows) == list(range(len(rows))) and list(columns) == list(range(len(columns))):
+        return scores
+    return scores[np.ix_(rows, columns)]
