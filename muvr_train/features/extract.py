@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import hashlib
-import json
 import logging
 import os
-import re
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -144,27 +141,6 @@ def extraction_manifest(
 ) -> dict[str, Any]:
     """The manifest of the store that `extract_folder` makes."""
     return make_manifest(**{**encoder.manifest(), "sampling": sampler.manifest(), **(more or {})})
-
-
-def store_name(
-    videos: Path,
-    encoder: FrameEncoder,
-    sampler: FrameSampler | None = None,
-    more: Mapping[str, Any] | None = None,
-) -> str:
-    """A folder name for the features of `videos` in a cache.
-
-    Another folder, encoder, sampling, or a file that was added, removed or replaced since, gives another name.
-    """
-    files = [(name, path.stat().st_size, path.stat().st_mtime_ns) for name, path in list_videos(videos)]
-    made = {
-        **extraction_manifest(encoder, sampler or FrameSampler(), more),
-        "videos": str(videos.resolve()),
-        "files": hashlib.blake2b(repr(files).encode(errors="surrogateescape"), digest_size=16).hexdigest(),
-    }
-    made.pop("created_by", None)
-    digest = hashlib.blake2b(json.dumps(made, sort_keys=True).encode(errors="surrogateescape"), digest_size=8)
-    return f"{re.sub(r'[^A-Za-z0-9_-]+', '_', videos.resolve().name)[:40]}-{encoder.name}-{digest.hexdigest()}"
 
 
 def _cores() -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from muvr_train.features.index import INDEX, MANIFEST
+from muvr_train.features.shards import read_json, write_json
 from muvr_train.features.writer import StoreWriter
 
 
@@ -48,3 +54,54 @@ def add_texts(
             for query, vector in zip(block, encoder.encode_texts([texts[query] for query in block]), strict=True):
                 writer.add(query, vector[None, None], stream="text")
     return len(todo)
+
+
+def store_with_texts(
+    base: Path, manifest: Mapping[str, Any], texts: Mapping[str, str], encoder: TextEncoder, dtype: str = "float16"
+) -> Path:
+    """Give a store beside `base` with the same features and the vectors of exactly these texts.
+
+    The features are shared with `base` on disk. Changed texts give another store, so nobody reads the vector of a text
+    as it was before.
+
+    Args:
+        base: a store in the cache, without texts.
+        manifest: its manifest (it must name the text encoder).
+        texts: query id to text; where there is none, `base` itself is given.
+        encoder: turns texts into vectors.
+        dtype: of the store.
+    """
+    if not texts:
+        return base
+    out = text_store(base, texts)
+    if not (out / INDEX).exists():
+        _share(base, out)
+    add_texts(out, manifest, texts, encoder, dtype)
+    return out
+
+
+def text_store(base: Path, texts: Mapping[str, str]) -> Path:
+    """Where `store_with_texts` puts a store: its name tells the state of `base` and the texts."""
+    content = json.dumps([_features(base), sorted(texts.items())], sort_keys=True)
+    return base.with_name(f"{base.name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}")
+
+
+def _features(base: Path) -> dict[str, Any]:
+    streams = read_json(base / INDEX, "the store's index")["streams"]
+    return {name: entry for name, entry in streams.items() if name != "text"}
+
+
+def _share(base: Path, out: Path) -> None:
+    """Begin a store with the features of another one; their files are linked, or copied where that is impossible."""
+    features, index = _features(base), read_json(base / INDEX, "the store's index")
+    out.mkdir(parents=True, exist_ok=True)
+    manifest = read_json(base / MANIFEST, "the store's manifest")
+    described = {name: entry for name, entry in manifest.get("streams", {}).items() if name in features}
+    for file in (shard["file"] for entry in features.values() for shard in entry["shards"]):
+        (out / file).unlink(missing_ok=True)
+        try:
+            os.link(base / file, out / file)
+        except OSError:
+            shutil.copyfile(base / file, out / file)
+    write_json(out / MANIFEST, {**manifest, "streams": described})
+    write_json(out / INDEX, {**index, "streams": features})

@@ -125,7 +125,14 @@ def digests_of(store: FeatureStore, ids: Sequence[str]) -> dict[str, str]:
     }
 
 
-def extracted(cfg: DictConfig, videos: Path, device: str, texts: Mapping[str, str], text_encoder: Any = None) -> Path:
+def extracted(
+    cfg: DictConfig,
+    videos: Path,
+    device: str,
+    texts: Mapping[str, str],
+    text_encoder: Any = None,
+    items: list[tuple[str, Path]] | None = None,
+) -> Path:
     """Extract a folder of videos, and the texts of the queries, into the cache; give the store's folder.
 
     Args:
@@ -134,21 +141,24 @@ def extracted(cfg: DictConfig, videos: Path, device: str, texts: Mapping[str, st
         device: where to encode.
         texts: query id to text.
         text_encoder: for the texts; None takes the frame encoder's own text tower, where it has one.
+        items: ids and paths of the videos to extract; None for all in the folder, named by their paths.
 
     Raises:
         DataError: videos that could not be extracted (the good ones are kept).
     """
-    from muvr_train.features.extract import extract_folder, extraction_manifest, store_name
+    from muvr_train.features.cached import store_name
+    from muvr_train.features.extract import extract_folder, extraction_manifest
     from muvr_train.features.listing import list_videos
     from muvr_train.features.sampling import FrameSampler
-    from muvr_train.features.texts import add_texts
+    from muvr_train.features.texts import store_with_texts
 
     encoder = instantiate(cfg.encoder, device=device)
     if text_encoder is None and hasattr(encoder, "encode_texts"):
         text_encoder = encoder
     more = text_encoder.manifest() if text_encoder is not None and text_encoder is not encoder else {}
-    out = cache_root() / "features" / store_name(videos, encoder, more=more)
-    report = extract_folder(renamed(list_videos(videos)), encoder, out, more=more)
+    items = renamed(list_videos(videos)) if items is None else items
+    out = cache_root() / "features" / store_name(videos, encoder, more=more, items=items)
+    report = extract_folder(items, encoder, out, more=more)
     if not report.ok:
         message = (
             f"{len(report.failures)} of {report.total} videos in {videos} have no features: {out / 'failures.csv'}"
@@ -156,9 +166,9 @@ def extracted(cfg: DictConfig, videos: Path, device: str, texts: Mapping[str, st
         if cfg.on_missing == "error":
             raise DataError(f"{message}. Repair or remove them (the others are kept), or pass on_missing=official")
         log.warning("%s", message)
-    if text_encoder is not None:
-        add_texts(out, extraction_manifest(encoder, FrameSampler(), more), texts, text_encoder)
-    return out
+    if text_encoder is None:
+        return out
+    return store_with_texts(out, extraction_manifest(encoder, FrameSampler(), more), texts, text_encoder)
 
 
 def renamed(videos: list[tuple[str, Path]]) -> list[tuple[str, Path]]:

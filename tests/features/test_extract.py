@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from muvr_train import extract
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.features.cached import store_name
 from muvr_train.features.encoders.base import FrameEncoder
-from muvr_train.features.extract import extract_folder, store_name
+from muvr_train.features.extract import extract_folder
 from muvr_train.features.listing import list_videos
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.store import FeatureStore
