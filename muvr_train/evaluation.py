@@ -12,6 +12,7 @@ from muvr_train.metrics.ranks import Ties
 from muvr_train.metrics.trapezoids import with_trapezoids
 from muvr_train.models.retriever import Retriever
 from muvr_train.results import Kept, Results
+from muvr_train.robustness import add_extras, add_mean_extras, query_extras
 from muvr_train.search.judged import JudgedScores, judge
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import ModelScores, ScoreSource, check_modes
@@ -31,6 +32,9 @@ class Protocol:
             videos as not retrieved, as the official MUVR program does.
         database_block: videos encoded and scored at a time; changes memory, not results.
         keep_scores: keep the scores in the results, for reports.
+        bootstrap: resamples of the search topics, for 95 % intervals; 0 for none.
+        noise: share of the positives that the annotation noise check changes; None for no check.
+        details: metrics per level, and for every query its best-scored non-matches and its first missed match.
     """
 
     modes: tuple[str, ...] | None = None
@@ -39,6 +43,9 @@ class Protocol:
     on_missing: str = "error"
     database_block: int = 256
     keep_scores: bool = False
+    bootstrap: int = 0
+    noise: float | None = None
+    details: bool = False
 
 
 def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protocol: Protocol | None = None) -> Results:
@@ -85,6 +92,7 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
         results.rows.append(
             {"benchmark": benchmark.name, "mode": mode, "partition": "mean", "metrics": mean.metrics, "counts": total}
         )
+    add_mean_extras(results, averaged)
     return results
 
 
@@ -132,16 +140,18 @@ def _add_row(
         "queries_without_text": known - len(set(judged.queries)),
         "self_removed": sum(int(judged.relevance[place] == -1) for place in selves),
     }
-    results.rows.append(
-        {
-            "benchmark": results.benchmark,
-            "mode": mode,
-            "partition": partition.name,
-            "metrics": dict(metrics.metrics),
-            "counts": counts,
-        }
-    )
-    results.per_query.extend(_per_query(mode, partition, judged, metrics))
+    row: dict[str, object] = {
+        "benchmark": results.benchmark,
+        "mode": mode,
+        "partition": partition.name,
+        "metrics": dict(metrics.metrics),
+        "counts": counts,
+    }
+    results.rows.append(row)
+    add_extras(results, row, partition, judged, metrics, protocol)
+    more = query_extras(partition, judged) if protocol.details else [{}] * len(judged.judgements)
+    lines = _per_query(mode, partition, judged, metrics)
+    results.per_query.extend({**line, **extra} for line, extra in zip(lines, more, strict=True))
     if protocol.keep_scores:
         results.kept.append(Kept(partition, mode, judged))
     return metrics

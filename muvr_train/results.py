@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from muvr_train.benchmarks.types import Partition
 from muvr_train.search.judged import JudgedScores
 
@@ -23,10 +26,12 @@ class Results:
 
     Attributes:
         benchmark: Its name.
-        rows: `benchmark`, `mode`, `partition`, `metrics`, `counts`, and `intervals` where they were asked for.
+        rows: `benchmark`, `mode`, `partition`, `metrics`, `counts`, and `intervals` where they were asked for
+            (None where there can be none; `notes` say why).
         per_query: One line per judgement and mode.
         breakdowns: Parts of rows: like a row, with `group` (level, operator, sign, ...) and `name` in it.
         kept: The scores themselves, where `Protocol.keep_scores` asks for them.
+        resampled: (mode, partition) -> metric -> its value in each of B bootstrap resamples.
     """
 
     benchmark: str
@@ -34,6 +39,7 @@ class Results:
     per_query: list[dict[str, object]] = field(default_factory=list)
     breakdowns: list[dict[str, object]] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
+    resampled: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = field(default_factory=dict)
 
     def metrics(self, mode: str, partition: str = "mean") -> dict[str, float]:
         """Give the metrics of one row."""

@@ -1,0 +1,141 @@
+"""What an evaluation adds to its rows when it is asked to: intervals, the noise check, levels, and what was missed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muvr_train.benchmarks.types import Partition
+from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition
+from muvr_train.metrics.bootstrap import draw_topics, interval, resample_partition
+from muvr_train.metrics.noise import KINDS, changed_pairs, noisy_map
+from muvr_train.results import Results
+from muvr_train.search.details import first_missed, top_false
+from muvr_train.search.judged import JudgedScores
+from muvr_train.search.levels import judged_by_level, levels_of
+
+if TYPE_CHECKING:
+    from muvr_train.evaluation import Protocol
+
+ONE_TOPIC = "no interval: only one search topic has counted queries"
+LACKING = "no interval: a partition has none"
+Samples = dict[str, NDArray[np.float64]]
+
+
+def add_extras(
+    results: Results,
+    row: dict[str, Any],
+    partition: Partition,
+    judged: JudgedScores,
+    metrics: PartitionMetrics,
+    protocol: Protocol,
+) -> None:
+    """Add to a fresh row of a partition what the protocol asks for.
+
+    Args:
+        results: gets breakdowns, and keeps the resampled values for `add_mean_extras`.
+        row: gets `intervals`.
+        partition: of the row.
+        judged: its scores.
+        metrics: its metrics.
+        protocol: how.
+    """
+    where = {name: row[name] for name in ("benchmark", "mode", "partition")}
+    if protocol.bootstrap:
+        topics = {query.id: query.topic for query in partition.queries}
+        draws = draw_topics([topics[query] for query in judged.queries], protocol.bootstrap)
+        samples = resample_partition(
+            judged.scores,
+            judged.relevance,
+            judged.n_positive,
+            judged.counted,
+            metrics.per_query,
+            draws,
+            protocol.ties,
+            "uAP" in metrics.metrics,
+        )
+        results.resampled[row["mode"], partition.name] = samples
+        _add_intervals(row, samples, ONE_TOPIC)
+    if protocol.noise:
+        results.breakdowns.extend({**where, **part} for part in _noise(judged, protocol))
+    if protocol.details:
+        for level in levels_of(partition):
+            chosen = judged_by_level(partition, judged, level)
+            if chosen.counted.any():
+                found = evaluate_partition(
+                    chosen.scores, chosen.relevance, chosen.n_positive, chosen.counted, protocol.ks, protocol.ties
+                )
+                part = {"group": "level", "name": level, "metrics": found.metrics, "counts": found.counts}
+                results.breakdowns.append({**where, **part})
+
+
+def query_extras(partition: Partition, judged: JudgedScores) -> list[dict[str, object]]:
+    """The columns `top_false`, `first_missed` and `first_missed_rank` of per_query.csv, for every row."""
+    own = {query.id: query.video_id for query in partition.queries}
+    unscored = frozenset(partition.database) - frozenset(judged.database)
+    lines: list[dict[str, object]] = []
+    for row, query in enumerate(judged.queries):
+        missed = first_missed(judged, row, unscored - {own[query]})
+        lines.append(
+            {
+                "top_false": json.dumps(top_false(judged, row), ensure_ascii=False),
+                "first_missed": "" if missed is None else missed.video,
+                "first_missed_rank": "" if missed is None or missed.rank is None else missed.rank,
+            }
+        )
+    return lines
+
+
+def add_mean_extras(results: Results, averaged: Collection[str]) -> None:
+    """Add to the rows of the mean over partitions, and to the breakdowns, what follows from the partitions' extras.
+
+    Args:
+        results: with every row.
+        averaged: names of the partitions that the mean is over.
+    """
+    samples = results.resampled.items()
+    for row in results.rows:
+        parts = [part for (mode, name), part in samples if mode == row["mode"] and name in averaged]
+        if row["partition"] == "mean" and parts:
+            common = [name for name in parts[0] if all(name in part for part in parts)]
+            _add_intervals(row, {name: np.mean([part[name] for part in parts], axis=0) for name in common}, LACKING)
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for part in results.breakdowns:
+        if part["group"] in ("noise", "level") and part["partition"] in averaged:
+            groups.setdefault((part["group"], part["mode"], part["name"]), []).append(part)
+    for parts in groups.values():
+        counts = {name: sum(part["counts"][name] for part in parts) for name in parts[0]["counts"]}
+        mean = {**parts[0], "partition": "mean", "counts": {**counts, "partitions": len(parts)}}
+        if "repeats" in mean:
+            mean.update(_mean_and_spread(np.mean([part["repeats"] for part in parts], axis=0)))
+        else:
+            names = parts[0]["metrics"]
+            mean["metrics"] = {name: float(np.mean([part["metrics"][name] for part in parts])) for name in names}
+        results.breakdowns.append(mean)
+
+
+def _add_intervals(row: dict[str, Any], samples: Samples, otherwise: str) -> None:
+    names = [name for name in row["metrics"] if name in ("mAP", "uAP") or name.startswith("recall@")]
+    row["intervals"] = {name: interval(samples[name]) if name in samples else None for name in names}
+    if not samples:
+        row["notes"] = [otherwise]
+
+
+def _noise(judged: JudgedScores, protocol: Protocol) -> Iterator[dict[str, Any]]:
+    kept = judged.counted
+    data = judged.scores[kept], judged.relevance[kept], judged.n_positive[kept]
+    share = protocol.noise or 0.0
+    counts = {"positives": int(data[2].sum()), "changed_pairs": changed_pairs(data[2], share)}
+    for kind in KINDS:
+        values = noisy_map(*data, kind, share, ties=protocol.ties)
+        if len(values):
+            yield {"group": "noise", "name": kind, **_mean_and_spread(values), "counts": counts}
+
+
+def _mean_and_spread(values: NDArray[np.float64]) -> dict[str, Any]:
+    metrics = {"mAP": float(values.mean()), "mAP_std": float(values.std(ddof=1))}
+    return {"metrics": metrics, "repeats": [float(value) for value in values]}
