@@ -17,7 +17,7 @@ from muvr_train.preflight.names import hint, nearest_names
 from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, optional, several, whole
 
 PARTITIONS = ("news", "others", "instance", "region", "dance", "mean")
-MODES = {"muvr_base": ("v", "t", "tv"), "copies": ("v",)}
+MODES = {"muvr_base": ("v", "t", "tv"), "copies": ("v",), "table": ("v", "t", "tv")}
 
 
 RULES: dict[str, Rule] = {
@@ -29,7 +29,7 @@ RULES: dict[str, Rule] = {
     "on_missing": one_of("error", "official"),
     "residency": one_of("mmap", "ram", "gpu"),
     "expected_encoder": optional(TEXT),
-    "data.kind": one_of("demo", "muvr", "folder"),
+    "data.kind": one_of("demo", "muvr", "folder", "table"),
     "data.annotations": optional(TEXT),
     "data.features": optional(TEXT),
     "data.videos": optional(TEXT),
@@ -47,7 +47,7 @@ RULES: dict[str, Rule] = {
     "benchmark.name": one_of(*MODES),
     "benchmark.modes": optional(several(one_of("v", "t", "tv"))),
     "benchmark.split": optional(one_of("all", "train", "val", "test")),
-    "benchmark.split_source": one_of("topic", "annotation"),
+    "benchmark.split_source": optional(one_of("topic", "annotation")),
     "benchmark.gallery": one_of("split", "full"),
     "benchmark.ties": one_of("average", "optimistic", "pessimistic"),
     "benchmark.ks": several(whole(1)),
@@ -163,8 +163,13 @@ def _check_data(cfg: DictConfig) -> None:
         raise ConfigError("data=folder needs data.videos=DIR, the folder with your video files")
     if cfg.get("residency") == "gpu" and data.workers > 0:
         raise ConfigError("residency=gpu needs data.workers=0: resident features are read without loader processes")
-    if data.kind == "muvr" and data.features is None and data.videos is None:
-        raise ConfigError("data=muvr needs data.features=STORE (or a folder of .npy files), or data.videos=DIR")
+    if data.kind in ("muvr", "table") and data.features is None and data.videos is None:
+        raise ConfigError(f"data={data.kind} needs data.features=STORE (or a folder of .npy files), or data.videos=DIR")
+    if (data.kind == "table") != (benchmark.name == "table"):
+        raise ConfigError(
+            f"data={data.kind} and benchmark={benchmark.name} do not go together: labels of your own are data=table "
+            "with benchmark=table (which data=table chooses by itself)"
+        )
     if benchmark.name == "copies" and data.kind != "folder":
         raise ConfigError(
             f"benchmark=copies is made from a folder of videos: use data=folder, or benchmark=muvr_base for {data.kind}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from muvr_train.errors import DataError
@@ -53,6 +53,42 @@ def check_videos(videos: Iterable[tuple[str, Path]]) -> Videos:
             raise DataError(f"two files have the id {name!r}: {paths[name]} and {path}; rename or move one")
         paths[name] = Path(path)
     return sorted(paths.items())
+
+
+def match_videos(folder: Path | str, wanted: Mapping[str, str | None]) -> tuple[Videos, dict[str, str]]:
+    """Find the files of named videos below a folder.
+
+    Args:
+        folder: Searched with its subfolders.
+        wanted: Id -> file, relative to the folder. Where that is None, the id itself is the path with or without its
+            suffix, or else the name of the file, which must then be the only one of that name.
+
+    Returns:
+        (id, path) of the videos that are there, sorted by id, and for each of the others why it is not.
+
+    Raises:
+        DataError: no such folder, or no video in it.
+    """
+    folder = Path(folder)
+    listed = list_videos(folder)
+    names: dict[str, list[Path]] = {}
+    for name, path in listed:
+        for key in {name, path.relative_to(folder).as_posix()}:
+            names[key] = [path]
+    short: dict[str, list[Path]] = {}
+    for _, path in listed:
+        for key in {path.stem, path.name}:
+            short.setdefault(key, []).append(path)
+    found, absent = [], {}
+    for video, file in wanted.items():
+        paths = names.get(video, short.get(video, [])) if file is None else [folder / file]
+        paths = [path for path in paths if path.is_file()]
+        if len(paths) == 1:
+            found.append((video, paths[0]))
+        else:
+            several = ", ".join(path.relative_to(folder).as_posix() for path in paths[:3])
+            absent[video] = f"several files of this name: {several}" if paths else f"no file {file or video}"
+    return check_videos(found), absent
 
 
 def _walk(folder: Path) -> Iterable[Path]:

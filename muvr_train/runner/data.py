@@ -17,7 +17,7 @@ from muvr_train.benchmarks.holes import without_missing
 from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.muvr_files import ALIASES
-from muvr_train.benchmarks.splits import apply_splits
+from muvr_train.benchmarks.splits import SplitSource, apply_splits
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
 from muvr_train.errors import ConfigError, DataError
@@ -108,12 +108,20 @@ def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Da
     if kind not in OPENERS:
         raise ConfigError(f"data.kind={kind}: choose from {', '.join(OPENERS)}")
     corpus, store, benchmark = OPENERS[kind](cfg, device)
-    benchmark = apply_splits(benchmark, cfg.benchmark.split_source, list(cfg.data.fractions))
+    benchmark = apply_splits(benchmark, split_source_of(cfg, benchmark), list(cfg.data.fractions))
     data = Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
     if training:
         report = find_leaks(benchmark, digests_of(store, benchmark.video_ids))
         data.training, data.leakage = drop_leaks(benchmark, report), "\n".join(report.lines())
     return data
+
+
+def split_source_of(cfg: DictConfig, benchmark: Benchmark) -> SplitSource:
+    """Where splits come from; null takes the annotation's own where it gives every query one."""
+    source: SplitSource | None = cfg.benchmark.split_source
+    if source is None:
+        return "annotation" if all(query.annotated_split for query in benchmark.queries) else "topic"
+    return source
 
 
 def digests_of(store: FeatureStore, ids: Sequence[str]) -> dict[str, str]:
@@ -216,4 +224,10 @@ def _open_folder(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Bench
     return opened
 
 
-OPENERS = {"demo": _open_demo, "muvr": _open_muvr, "folder": _open_folder}
+def _open_table(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
+    from muvr_train.runner.table import open_table
+
+    return open_table(cfg, device)
+
+
+OPENERS = {"demo": _open_demo, "muvr": _open_muvr, "folder": _open_folder, "table": _open_table}
