@@ -50,6 +50,10 @@ RULES: dict[str, Rule] = {
     "benchmark.split_source": optional(one_of("topic", "annotation")),
     "benchmark.gallery": one_of("split", "full"),
     "benchmark.ties": one_of("average", "optimistic", "pessimistic"),
+    "benchmark.bootstrap": Rule(
+        lambda v: whole(100).allows(v) or (v == 0 and whole(0).allows(v)), "0 (none) or a whole number >= 100"
+    ),
+    "benchmark.noise": optional(number(0, 0.5, open_least=True)),
     "benchmark.ks": several(whole(1)),
     "benchmark.seed": whole(0),
     "benchmark.intros": FLAG,

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from muvr_train.results import Results
 
 DEFINITIONS = {
@@ -22,6 +24,13 @@ DEFINITIONS = {
     "nDCG": "normalised discounted cumulative gain with binary relevance",
     "mean": "plain mean over partitions",
     "ties": "average: expected value over random orders within a tie; optimistic, pessimistic: best and worst order",
+    "intervals": "95 % percentile interval over bootstrap resamples of the search topics of each partition",
+    "breakdowns.level": "positives of one level of correspondence; those of other levels are left out of the ranking",
+    "breakdowns.noise_remove": "mAP with a share of the positive pairs left out; mAP_std over the repeats",
+    "breakdowns.noise_add": "mAP with as many non-matching pairs, drawn over all, taken as positives",
+    "per_query.top_false": "the 5 best-scored non-matches: [[id, score], ...]",
+    "per_query.first_missed": "best-ranked positive outside the first R places (R = positives), or one without features",
+    "per_query.first_missed_rank": "its rank, the middle of its tie; empty for one without features",
     "counts.queries": "queries with features, scored",
     "counts.counted_queries": "of these, in mAP and recall (officially a query without a list of positives is not)",
     "counts.database": "database videos with features",
@@ -58,15 +67,35 @@ def write_results(
     }
     path = folder / "results.json"
     write_json(path, content)
+    named = {str(meta.get("model", "model")): results, **(baselines or {})}
+    write_resampled(folder / "resampled.npz", named)
     lines = results.per_query
     temporary = folder / ".per_query.csv.tmp"
     with temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=["model", *(lines[0] if lines else ["query"])], lineterminator="\n")
         writer.writeheader()
-        for name, other in {meta.get("model", "model"): results, **(baselines or {})}.items():
+        for name, other in named.items():
             writer.writerows({"model": name, **line} for line in other.per_query)
     os.replace(temporary, folder / "per_query.csv")
     return path
+
+
+def write_resampled(path: Path, named: Mapping[str, Results]) -> None:
+    """Write the resampled uAP of every row that has one, for paired intervals between runs (at once).
+
+    An npz of `rows` [K], each the JSON list [model, mode, partition], and `uAP` float64 [K, B].
+    """
+    found = {
+        json.dumps([name, *key], ensure_ascii=False): samples["uAP"]
+        for name, results in named.items()
+        for key, samples in results.resampled.items()
+        if "uAP" in samples
+    }
+    path.unlink(missing_ok=True)
+    if found:
+        temporary = path.with_name(f".{path.name}")
+        np.savez_compressed(temporary, rows=np.array(list(found)), uAP=np.stack(list(found.values())))
+        os.replace(temporary, path)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -64,7 +64,7 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`.
     """
     split = cfg.benchmark.split or ("test" if subject.trained or data.kind == "folder" else "all")
-    part, protocol = data.part(split), replace(protocol_of(cfg), keep_scores=True)
+    part, protocol = data.part(split), final_protocol(cfg)
     results = evaluate_scores(source_of(subject, data, protocol), part, protocol)
     others = untrained_rows(subject, data, part, protocol)
     name = cfg.get("run") or subject.label
@@ -85,6 +85,12 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     return flat
 
 
+def final_protocol(cfg: DictConfig) -> Protocol:
+    """The protocol of the evaluations during training, with all that a final one adds."""
+    bootstrap, noise = cfg.benchmark.get("bootstrap", 0), cfg.benchmark.get("noise")
+    return replace(protocol_of(cfg), keep_scores=True, bootstrap=bootstrap, noise=noise, details=True)
+
+
 def source_of(subject: Subject, data: Data, protocol: Protocol) -> ScoreSource:
     """Give where the subject's scores come from.
 
@@ -103,7 +109,7 @@ def untrained_rows(subject: Subject, data: Data, part: Benchmark, protocol: Prot
     if not subject.baselines or subject.model is None:
         return {}
     device = device_of(subject.model)
-    wanted = replace(data.baseline_protocol(protocol), keep_scores=False)
+    wanted = replace(data.baseline_protocol(protocol), keep_scores=False, noise=None, details=False)
     models = baseline_models(data.store, data.train_videos)
     return {name: evaluate(model.to(device), data.store, part, wanted) for name, model in models.items()}
 
