@@ -36,7 +36,7 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
         pairs += [pair for pair in [next(found, None)] if pair is not None]
     if not pairs:
         return None
-    maps = [_maps(model, store, benchmark.query_by_id[query], video) for query, video in pairs]
+    maps = [similarity_maps(model, store, benchmark.query_by_id[query], video) for query, video in pairs]
     import matplotlib
 
     matplotlib.use("Agg")
@@ -72,8 +72,12 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
     return path
 
 
-def _maps(model: Retriever, store: FeatureStore, query: Query, video: str) -> tuple[NDArray[np.float32], ...]:
-    """Give the cosines of raw frames [T1, T2], and the network's own map."""
+def similarity_maps(model: Retriever, store: FeatureStore, query: Query, video: str) -> tuple[NDArray[np.float32], ...]:
+    """Give the cosines of raw frames [T1, T2], and the network's own map (what is added to the cosines, if it adds).
+
+    Raises:
+        DataError: the query has no video.
+    """
     model.eval()
     device = device_of(model)
     with torch.inference_mode():

@@ -1,0 +1,205 @@
+"""Tables of a report as plain data, for HTML and Markdown alike: cells in percent, the best of each column marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from muvr_train.reports.content import ReportContent
+from muvr_train.results import Results
+
+MISSING = "-"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure: its text, whether it is the best of its column, and its 95 % interval as text."""
+
+    text: str
+    best: bool = False
+    interval: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: its names, its cells, and whether it is a published one."""
+
+    names: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """A table: what its name columns and its number columns are called, and its lines."""
+
+    title: str
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def partitions_of(content: ReportContent) -> list[str]:
+    """Names of all partitions with rows, in order, the mean last."""
+    names = dict.fromkeys(str(row["partition"]) for results in content.named.values() for row in results.rows)
+    return [name for name in names if name != "mean"] + (["mean"] if "mean" in names else [])
+
+
+def table_by_partition(content: ReportContent, metric: str) -> ScoreTable | None:
+    """One metric: a line per model and mode, a column per partition; None where no row has the metric."""
+    partitions = partitions_of(content)
+    rows = [
+        Row(names, tuple(_cell(found.get(partition), metric) for partition in partitions))
+        for names, found in _by_model(content)
+        if any(metric in row["metrics"] for row in found.values())
+    ]
+    if not rows:
+        return None
+    rows = _mark_best(rows)
+    for (system, mode), by_partition in _published(content).items():
+        cells = tuple(Cell(percent(by_partition.get(partition, {}).get(metric))) for partition in partitions)
+        if any(cell.text != MISSING for cell in cells):
+            rows.append(Row((f"{system} (published)", mode), cells, published=True))
+    return ScoreTable(f"{metric} (%)", ("model", "query"), tuple(partitions), tuple(rows))
+
+
+def table_of_metrics(content: ReportContent, partition: str, metrics: Sequence[str]) -> ScoreTable:
+    """Several metrics of one partition: a line per model and mode."""
+    named = [(names, found[partition]) for names, found in _by_model(content) if partition in found]
+    metrics = [name for name in metrics if any(name in row["metrics"] for _, row in named)]
+    rows = [
+        Row(names, tuple(_cell(row, metric, _gallery(content, names, partition)) for metric in metrics))
+        for names, row in named
+    ]
+    rows = _mark_best(rows)
+    for (system, mode), by_partition in _published(content).items():
+        known = by_partition.get(partition, {})
+        if any(metric in known for metric in metrics):
+            cells = tuple(Cell(percent(known.get(metric))) for metric in metrics)
+            rows.append(Row((f"{system} (published)", mode), cells, published=True))
+    return ScoreTable(f"{partition} (%)", ("model", "query"), tuple(metrics), tuple(rows))
+
+
+def metric_names(content: ReportContent, extra: bool = False) -> list[str]:
+    """The metrics of the short tables, or of the long ones: all that any row has."""
+    short = ["mAP", "uAP", *(f"recall@{k}" for k in content.ks)]
+    if not extra:
+        return short
+    known = dict.fromkeys(name for results in content.named.values() for row in results.rows for name in row["metrics"])  # type: ignore[attr-defined]
+    return [*short, *(name for name in known if name not in short)]
+
+
+def breakdown_tables(content: ReportContent) -> list[tuple[str, list[ScoreTable]]]:
+    """For each group (level, operator, sign, noise, ...) one table per model and mode, a line per name and partition.
+
+    Where a group has lines of the mean over partitions, the lines of its partitions make a second table.
+    """
+    groups: dict[str, list[ScoreTable]] = {}
+    for model, results in content.named.items():
+        keys = dict.fromkeys((str(line["group"]), str(line["mode"])) for line in results.breakdowns)
+        for group, mode in keys:
+            lines: list[Mapping[str, Any]] = [
+                line for line in results.breakdowns if (line["group"], line["mode"]) == (group, mode)
+            ]
+            mean = [line for line in lines if line["partition"] == "mean"]
+            rest = [line for line in lines if line["partition"] != "mean"]
+            for what, part in ((f"{model}, {mode}, mean over partitions", mean), (f"{model}, {mode}", rest)):
+                if part:
+                    groups.setdefault(group, []).append(_breakdown(what, group, part))
+    return list(groups.items())
+
+
+def counts_table(results: Results) -> ScoreTable:
+    """What was counted, left out or removed: a line per mode and partition, without columns of zeros."""
+    rows: list[Mapping[str, Any]] = list(results.rows)
+    names = dict.fromkeys(name for row in rows for name, value in row["counts"].items() if value)
+    lines = [
+        Row(
+            (str(row["mode"]), str(row["partition"])), tuple(Cell(_whole(row["counts"].get(name, 0))) for name in names)
+        )
+        for row in rows
+    ]
+    return ScoreTable("counts", ("query", "partition"), tuple(names), tuple(lines))
+
+
+def percent(value: float | None) -> str:
+    """A fraction in percent with one decimal, "-" for None."""
+    return MISSING if value is None else f"{100 * value:.1f}"
+
+
+def _breakdown(title: str, group: str, lines: Sequence[Mapping[str, Any]]) -> ScoreTable:
+    known = dict.fromkeys(name for line in lines for name in line["metrics"])
+    counts = dict.fromkeys(name for line in lines for name in line.get("counts", {}))
+    metrics = [name for name in known if not name.startswith(("precision@", "hit@"))]
+    rows = [
+        Row(
+            (str(line["name"]), str(line["partition"])),
+            (
+                *(Cell(_whole(line.get("counts", {}).get(name))) for name in counts),
+                *(_cell(line, metric, line.get("counts", {}).get("database")) for metric in metrics),
+            ),
+        )
+        for line in lines
+    ]
+    return ScoreTable(title, (group, "partition"), (*counts, *(f"{name} %" for name in metrics)), tuple(rows))
+
+
+def _by_model(content: ReportContent) -> Iterable[tuple[tuple[str, str], dict[str, Mapping[str, Any]]]]:
+    """(model, mode) and their rows by partition."""
+    for name, results in content.named.items():
+        for mode in results.modes:
+            yield (name, mode), {str(row["partition"]): row for row in results.rows if row["mode"] == mode}
+
+
+def _gallery(content: ReportContent, names: tuple[str, str], partition: str) -> int | None:
+    """Videos in the gallery; for the mean those of the largest one."""
+    model, mode = names
+    rows: list[Mapping[str, Any]] = [row for row in content.named[model].rows if row["mode"] == mode]
+    sizes = [
+        row["counts"].get("database", 0)
+        for row in rows
+        if row["partition"] == partition or (partition == "mean" and row["partition"] != "mean")
+    ]
+    return max(sizes, default=None)
+
+
+def _cell(row: Mapping[str, Any] | None, metric: str, gallery: int | None = None) -> Cell:
+    """A metric of a row; "-" where there is none, or where its k exceeds the gallery."""
+    value = None if row is None else row["metrics"].get(metric)
+    k = metric.partition("@")[2]
+    if value is None or row is None or (k.isdigit() and gallery is not None and int(k) > gallery):
+        return Cell(MISSING)
+    interval = row.get("intervals", {}).get(metric)
+    return Cell(
+        percent(value), interval="" if interval is None else f"{percent(interval[0])} to {percent(interval[1])}"
+    )
+
+
+def _mark_best(rows: Sequence[Row]) -> list[Row]:
+    """Mark the largest figure of each column (as it is printed), where there is more than one line."""
+    columns = list(zip(*(row.cells for row in rows), strict=True)) if len(rows) > 1 else []
+    best = [max((float(cell.text) for cell in column if cell.text != MISSING), default=None) for column in columns]
+    return [
+        replace(
+            row,
+            cells=tuple(
+                replace(cell, best=cell.text != MISSING and float(cell.text) == best[i]) if columns else cell
+                for i, cell in enumerate(row.cells)
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _published(content: ReportContent) -> dict[tuple[str, str], dict[str, Mapping[str, float]]]:
+    grouped: dict[tuple[str, str], dict[str, Mapping[str, float]]] = {}
+    for row in content.references:
+        grouped.setdefault((row.system, row.mode), {})[row.partition] = row.metrics
+    return grouped
+
+
+def _whole(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
