@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from muvr_train.benchmarks.types import Benchmark, Partition
+from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions
 from muvr_train.metrics.ranks import Ties
@@ -17,6 +19,7 @@ from muvr_train.search.judged import JudgedScores, judge
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import ModelScores, ScoreSource, check_modes
 
+log = logging.getLogger(__name__)
 KS = (1, 5, 10, 200, 500, 1000, 2000)
 
 
@@ -81,11 +84,16 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
         for mode, matrix in scored.items():
             matrix.refuse_nan()
             judged = judge(partition, matrix)
+            if _nothing_found(partition, judged):
+                continue
             metrics = _add_row(results, partition, mode, judged, known, protocol)
             if benchmark.averaged is None or partition.name in benchmark.averaged:
                 per_mode[mode].append(metrics)
     averaged = benchmark.averaged or [partition.name for partition in benchmark.partitions]
     for mode, metrics_list in per_mode.items():
+        if not metrics_list:
+            names = ", ".join(averaged)
+            raise DataError(f"benchmark {benchmark.name}: none of {names} has a query with a match in mode {mode}")
         rows = [row for row in results.rows if row["mode"] == mode and row["partition"] in averaged]
         total = _sum_counts([row["counts"] for row in rows])  # type: ignore[misc]
         mean = mean_over_partitions(metrics_list)
@@ -96,6 +104,14 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
     return results
 
 
+def _nothing_found(partition: Partition, judged: JudgedScores) -> bool:
+    """Whether a partition whose matches are cut to the scored videos has none left; it is in no table then."""
+    nothing = partition.divisor == "found" and not judged.counted.any()
+    if nothing:
+        log.warning("%s: of no query a match was scored; it is left out", partition.name)
+    return nothing
+
+
 def _scored_partitions(
     source: ScoreSource, benchmark: Benchmark, modes: Sequence[str]
 ) -> Iterator[tuple[Partition, dict[str, ScoreMatrix]]]:
@@ -104,6 +120,9 @@ def _scored_partitions(
     for partition in benchmark.partitions:
         groups.setdefault(partition.query_ids, []).append(partition)
     for group in groups.values():
+        if group[0].divisor == "found" and not source.known_queries(group[0]):
+            log.warning("%s: none of its queries was scored; it is left out", ", ".join(part.name for part in group))
+            continue
         if len(group) == 1:
             yield group[0], source.score(group[0], modes)
             continue
