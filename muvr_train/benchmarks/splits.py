@@ -19,15 +19,19 @@ SCARCE_ORDER = ("train", "test", "val")
 
 def apply_splits(
     benchmark: Benchmark,
-    split_source: SplitSource = "topic",
+    split_source: SplitSource | None = "topic",
     fractions: Sequence[float] = DEFAULT_FRACTIONS,
 ) -> Benchmark:
     """Give every query a split: by search topic, or the annotation's own (`benchmark.split_source` in a config).
+
+    Without a source it is the annotation's own where that gives every query one, and else by search topic.
 
     Raises:
         ConfigError: unknown source or impossible fractions.
         DataError: the annotation's own split is asked for and a query has none.
     """
+    if split_source is None:
+        split_source = "annotation" if all(query.annotated_split for query in benchmark.queries) else "topic"
     if split_source == "topic":
         return split_by_topic(benchmark, fractions)
     if split_source == "annotation":
@@ -56,6 +60,21 @@ def split_by_annotation(benchmark: Benchmark) -> Benchmark:
         )
     own = {query.id: str(query.annotated_split) for query in benchmark.queries}
     return _with_splits(benchmark, "annotation", own, by_topic=False)
+
+
+def split_by_fold(benchmark: Benchmark, folds: int, fold: int) -> Benchmark:
+    """Split for cross-fitting: over all folds every search topic is in test once, in val once, and else in train.
+
+    Args:
+        benchmark: its topics are dealt out separately in each partition.
+        folds: how many, at least 3.
+        fold: 0 to folds - 1; its topics are test, those of the next one val.
+    """
+    splits = {}
+    for names in _groups(benchmark.topics).values():
+        for place, name in enumerate(names):
+            splits[name] = {0: "test", 1: "val"}.get((place - fold) % folds, "train")
+    return _with_splits(benchmark, f"topic, fold {fold} of {folds}", splits, by_topic=True)
 
 
 def _with_splits(benchmark: Benchmark, source: str, splits: Mapping[str, str], *, by_topic: bool) -> Benchmark:
@@ -92,16 +111,23 @@ def assign_splits(topic_names: Iterable[str], fractions: Sequence[float] = DEFAU
         raise ConfigError(
             f"split fractions must be three numbers >= 0 (train, val, test) with sum 1, got {list(fractions)}"
         )
-    groups: dict[str, set[str]] = {}
-    for name in topic_names:
-        groups.setdefault(name.split("/", 1)[0], set()).add(name)
     splits: dict[str, str] = {}
-    for group in sorted(groups):
-        names = sorted(groups[group], key=lambda name: (hashlib.sha256(name.encode()).hexdigest(), name))
+    for names in _groups(topic_names).values():
         sizes = split_sizes(len(names), fractions)
         order = [split for split, size in zip(SPLITS, sizes, strict=True) for _ in range(size)]
         splits.update(zip(names, order, strict=True))
     return splits
+
+
+def _groups(topic_names: Iterable[str]) -> dict[str, list[str]]:
+    """Topics by what stands before their first "/", in the order of the SHA-256 of their full names."""
+    groups: dict[str, set[str]] = {}
+    for name in topic_names:
+        groups.setdefault(name.split("/", 1)[0], set()).add(name)
+    return {
+        group: sorted(groups[group], key=lambda name: (hashlib.sha256(name.encode()).hexdigest(), name))
+        for group in sorted(groups)
+    }
 
 
 def split_sizes(count: int, fractions: Sequence[float]) -> tuple[int, int, int]:

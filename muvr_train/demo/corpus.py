@@ -50,14 +50,29 @@ def build_demo(size: str = "default", cache: Path | None = None, seed: int = 0, 
     from muvr_train.cache import cache_root
 
     plan = make_plan(size, seed)
-    root = (cache or cache_root()) / "demo" / corpus_name(plan)
-    corpus = DemoCorpus(root, root / "annotations", root / "videos")
-    if not all(
-        (corpus.annotations / name / "query_rel_lists.json").exists() for name in {v.partition for v in plan.videos}
-    ):
+    corpus = _place(plan, cache or cache_root())
+    if not _annotated(plan, corpus):
         write_annotations(plan, corpus.annotations)
     render_videos(plan.videos, corpus.videos, workers)
     return corpus
+
+
+def find_demo(size: str, cache: Path, seed: int = 0) -> DemoCorpus | None:
+    """Give the built-in corpus where the cache holds all of it; nothing is rendered."""
+    plan = make_plan(size, seed)
+    corpus = _place(plan, cache)
+    whole = _annotated(plan, corpus) and all(video_path(corpus.videos, video).exists() for video in plan.videos)
+    return corpus if whole else None
+
+
+def _place(plan: Plan, cache: Path) -> DemoCorpus:
+    root = cache / "demo" / corpus_name(plan)
+    return DemoCorpus(root, root / "annotations", root / "videos")
+
+
+def _annotated(plan: Plan, corpus: DemoCorpus) -> bool:
+    names = {video.partition for video in plan.videos}
+    return all((corpus.annotations / name / "query_rel_lists.json").exists() for name in names)
 
 
 def corpus_name(plan: Plan) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from muvr_train.benchmarks.muvr_files import ALIASES
 from muvr_train.errors import DataError
 
 SUFFIXES = (
@@ -89,6 +90,12 @@ def match_videos(folder: Path | str, wanted: Mapping[str, str | None]) -> tuple[
             several = ", ".join(path.relative_to(folder).as_posix() for path in paths[:3])
             absent[video] = f"several files of this name: {several}" if paths else f"no file {file or video}"
     return check_videos(found), absent
+
+
+def renamed(videos: Videos) -> Videos:
+    """Give ids of partitions by the names of today: older copies of MUVR call others `geng` and instance `animal`."""
+    parts = [(video.split("/", 1), path) for video, path in videos]
+    return [("/".join([ALIASES.get(names[0], names[0]), *names[1:]]), path) for names, path in parts]
 
 
 def _walk(folder: Path) -> Iterable[Path]:

@@ -16,12 +16,12 @@ from omegaconf import DictConfig
 from muvr_train.benchmarks.holes import without_missing
 from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
-from muvr_train.benchmarks.muvr_files import ALIASES
-from muvr_train.benchmarks.splits import SplitSource, apply_splits
+from muvr_train.benchmarks.splits import apply_splits, split_by_fold
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol
+from muvr_train.features.listing import list_videos, renamed
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
 from muvr_train.runner.overview import print_overview
@@ -108,20 +108,14 @@ def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Da
     if kind not in OPENERS:
         raise ConfigError(f"data.kind={kind}: choose from {', '.join(OPENERS)}")
     corpus, store, benchmark = OPENERS[kind](cfg, device)
-    benchmark = apply_splits(benchmark, split_source_of(cfg, benchmark), list(cfg.data.fractions))
+    benchmark = apply_splits(benchmark, cfg.benchmark.split_source, list(cfg.data.fractions))
+    if cfg.benchmark.get("fold") is not None:
+        benchmark = split_by_fold(benchmark, cfg.benchmark.folds, cfg.benchmark.fold)
     data = Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
     if training:
         report = find_leaks(benchmark, digests_of(store, benchmark.video_ids))
         data.training, data.leakage = drop_leaks(benchmark, report), "\n".join(report.lines())
     return data
-
-
-def split_source_of(cfg: DictConfig, benchmark: Benchmark) -> SplitSource:
-    """Where splits come from; null takes the annotation's own where it gives every query one."""
-    source: SplitSource | None = cfg.benchmark.split_source
-    if source is None:
-        return "annotation" if all(query.annotated_split for query in benchmark.queries) else "topic"
-    return source
 
 
 def digests_of(store: FeatureStore, ids: Sequence[str]) -> dict[str, str]:
@@ -156,7 +150,6 @@ def extracted(
     """
     from muvr_train.features.cached import store_name
     from muvr_train.features.extract import extract_folder, extraction_manifest
-    from muvr_train.features.listing import list_videos
     from muvr_train.features.sampling import FrameSampler
     from muvr_train.features.texts import store_with_texts
 
@@ -177,12 +170,6 @@ def extracted(
     if text_encoder is None:
         return out
     return store_with_texts(out, extraction_manifest(encoder, FrameSampler(), more), texts, text_encoder)
-
-
-def renamed(videos: list[tuple[str, Path]]) -> list[tuple[str, Path]]:
-    """Give ids of partitions by the names of today: older copies of MUVR call others `geng` and instance `animal`."""
-    parts = [(video.split("/", 1), path) for video, path in videos]
-    return [("/".join([ALIASES.get(names[0], names[0]), *names[1:]]), path) for names, path in parts]
 
 
 def texts_of(benchmark: Benchmark) -> dict[str, str]:

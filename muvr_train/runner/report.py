@@ -20,7 +20,7 @@ from muvr_train.reports.content import Limits, Map, Maps, Pictures, ReportConten
 from muvr_train.reports.picture import similarity_maps
 from muvr_train.reports.report import write_reports
 from muvr_train.results import Results
-from muvr_train.runner.data import Data, renamed
+from muvr_train.runner.data import Data
 
 FRAMES = 3  # of each video in the page
 COSINES, OWN, ADDED = (
@@ -154,7 +154,7 @@ def _table(cfg: DictConfig) -> Mapping[str, Path] | None:
 
 
 def _in_folder(cfg: DictConfig) -> Mapping[str, Path] | None:
-    from muvr_train.features.listing import list_videos
+    from muvr_train.features.listing import list_videos, renamed
 
     return dict(renamed(list_videos(Path(cfg.data.videos)))) if cfg.data.get("videos") else None
 
