@@ -135,22 +135,36 @@ class FileScores:
         broken = ~np.isfinite(matrix.scores)
         if not broken.any():
             return matrix
-        column = {video: place for place, video in enumerate(matrix.database)}
-        own = {query.id: query.video_id for query in partition.queries}
-        scores = matrix.scores.copy()
-        for row, query in enumerate(matrix.queries):
-            if own[query] in column:
-                broken[row, column[own[query]]] = False
+        broken[own_pairs(partition, matrix)] = False
         bad = np.argwhere(broken)
         if len(bad):
             row, place = bad[0]
             raise DataError(
-                f"{self.file.path}: {len(bad)} scores are not finite or absent; the first is {scores[row, place]}, of "
-                f"query {matrix.queries[row]} against database video {matrix.database[place]}. Every pair needs a "
-                "score; leave out the whole column or row of a video without features, and pass on_missing=official"
+                f"{self.file.path}: {len(bad)} scores are absent or not finite; the first is "
+                f"{matrix.scores[row, place]}, of query {matrix.queries[row]} against database video "
+                f"{matrix.database[place]}. Every pair needs a score; leave out the whole column or row of a video "
+                "without features, and pass on_missing=official"
             )
-        scores[~np.isfinite(scores)] = 0
+        scores = np.where(np.isfinite(matrix.scores), matrix.scores, matrix.scores.dtype.type(0))
         return ScoreMatrix(matrix.queries, matrix.database, scores)
+
+
+def own_pairs(partition: Partition, matrix: ScoreMatrix) -> tuple[list[int], list[int]]:
+    """Rows and columns where a query meets its own video, which is not ranked (some benchmarks do rank it: not those).
+
+    Args:
+        partition: of the matrix.
+        matrix: its queries and database videos.
+    """
+    column = {video: place for place, video in enumerate(matrix.database)}
+    own = {query.id: query.video_id for query in partition.queries}
+    ranked = {row.query for row in partition.judgements if row.ranked is not None and own[row.query] in row.ranked}
+    pairs = [
+        (row, column[own[query]])
+        for row, query in enumerate(matrix.queries)
+        if query not in ranked and own[query] in column
+    ]
+    return [row for row, _ in pairs], [place for _, place in pairs]
 
 
 def _index(ids: Sequence[str]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.errors import ConfigError, DataError
-from muvr_train.search.file_scores import FileScores
+from muvr_train.search.file_scores import FileScores, own_pairs
 from muvr_train.search.scores import ScoreMatrix
 
 Floats = NDArray[np.float64]
@@ -112,13 +112,13 @@ class FusedScores:
         if not queries or not database:
             what = "database video" if queries else "query"
             raise DataError(f"the score files have no {what} of partition {partition.name} in common")
-        own = {query.id: query.video_id for query in partition.queries}
-        column = {video: place for place, video in enumerate(database)}
-        pairs = [(row, column[own[query]]) for row, query in enumerate(queries) if own[query] in column]
-        aligned = [matrix.take(queries, database).scores.astype(np.float64) for matrix in matrices]
-        for matrix in aligned:
-            matrix[tuple(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)] = np.nan
-        return dict.fromkeys(modes, ScoreMatrix(tuple(queries), tuple(database), np.nan_to_num(self._fuse(aligned))))
+        aligned = [matrix.take(queries, database) for matrix in matrices]
+        own = own_pairs(partition, aligned[0])
+        scores = [matrix.scores.astype(np.float64) for matrix in aligned]
+        for matrix in scores:
+            matrix[own] = np.nan
+        fused = np.nan_to_num(self._fuse(scores))
+        return dict.fromkeys(modes, ScoreMatrix(tuple(queries), tuple(database), fused))
 
 
 def _common(lists: Sequence[Sequence[str]]) -> list[str]:

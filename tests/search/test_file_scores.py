@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,13 @@ def one_block(blocks: dict[str, ScoreBlock]) -> ScoreBlock:
         database += [f"{name}/{video}" for video in block.database]
         scores[at[0] : len(queries), at[1] : len(database)] = block.scores
     return ScoreBlock(tuple(queries), tuple(database), scores)
+
+
+def test_an_own_video_that_is_ranked_needs_a_score() -> None:
+    judgements = tuple(Judgement(row.query, row.positives, ranked=frozenset(NEWS.database)) for row in NEWS.judgements)
+    part = replace(NEWS, judgements=judgements)
+    scores = TRUTH.copy()
+    scores[0, 4] = np.nan
+    given = source(all=(NEWS.query_ids, NEWS.database, scores))
+    with pytest.raises(DataError, match="query news/q0 against database video news/q0"):
+        given.score(part, given.modes)
