@@ -47,6 +47,8 @@ RULES: dict[str, Rule] = {
     "benchmark.name": one_of(*MODES),
     "benchmark.modes": optional(several(one_of("v", "t", "tv"))),
     "benchmark.split": optional(one_of("all", "train", "val", "test")),
+    "benchmark.folds": optional(whole(3)),
+    "benchmark.fold": optional(whole(0)),
     "benchmark.split_source": optional(one_of("topic", "annotation")),
     "benchmark.gallery": one_of("split", "full"),
     "benchmark.ties": one_of("average", "optimistic", "pessimistic"),
@@ -101,6 +103,7 @@ def check_values(cfg: DictConfig) -> None:
     _check_run_name(cfg)
     _check_data(cfg)
     _check_modes(cfg)
+    _check_folds(cfg)
     _check_monitor(cfg)
     _check_targets(cfg)
 
@@ -190,6 +193,23 @@ def _check_modes(cfg: DictConfig) -> None:
         raise ConfigError(
             f"benchmark.modes={_plain(benchmark.modes)}: benchmark={benchmark.name} has no mode {wrong[0]}; "
             f"it has {allowed}"
+        )
+
+
+def _check_folds(cfg: DictConfig) -> None:
+    folds, fold = (OmegaConf.select(cfg, f"benchmark.{key}") for key in ("folds", "fold"))
+    if fold is not None and (folds is None or fold >= folds):
+        raise ConfigError(f"benchmark.fold={fold} needs benchmark.folds, and is 0 to folds - 1; folds is {folds}")
+    if folds is None:
+        return
+    if "ckpt_path" in cfg and fold is None:
+        raise ConfigError(
+            "benchmark.folds trains models: use train.py. To evaluate one fold's checkpoint give ckpt_path=checkpoints/"
+            "NAME/fold-0/best.ckpt, which brings its fold along"
+        )
+    if "ckpt_path" not in cfg and fold is None and cfg.benchmark.split not in (None, "all"):
+        raise ConfigError(
+            f"benchmark.split={cfg.benchmark.split}: benchmark.folds scores all queries, leave the split out"
         )
 
 

@@ -24,6 +24,7 @@ from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import baseline_models, plain
+from muvr_train.runner.report import report
 from muvr_train.search.sources import ModelScores, ScoreSource, device_of
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Subject:
         model: on its device; None where only scores are at hand.
         source: of the scores; None takes the model on the run's features.
         baselines: put the untrained rows beside it.
+        rivals: other scores that are evaluated beside it, by name.
         facts: more of `meta`: checkpoint and hash.
     """
 
@@ -47,6 +49,7 @@ class Subject:
     model: Retriever | None = None
     source: ScoreSource | None = None
     baselines: bool = True
+    rivals: Mapping[str, ScoreSource] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -66,7 +69,9 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     split = cfg.benchmark.split or ("test" if subject.trained or data.kind == "folder" else "all")
     part, protocol = data.part(split), final_protocol(cfg)
     results = evaluate_scores(source_of(subject, data, protocol), part, protocol)
-    others = untrained_rows(subject, data, part, protocol)
+    beside = replace(protocol, keep_scores=False, noise=None, details=False)
+    others = {rival: evaluate_scores(source, part, beside) for rival, source in subject.rivals.items()}
+    others |= untrained_rows(subject, data, part, beside)
     name = cfg.get("run") or subject.label
     meta = {**describe(cfg, data, part, split), "model": str(name), **subject.facts}
     write_results(folder, results, meta, others)
@@ -82,6 +87,7 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     print_tables(named, protocol.ks, references)
     log_final(loggers, flat, named, picture)
     log.info("results are in %s", folder)
+    report(cfg, folder, subject.label, named, meta, references, data, subject.model)
     return flat
 
 
@@ -109,7 +115,7 @@ def untrained_rows(subject: Subject, data: Data, part: Benchmark, protocol: Prot
     if not subject.baselines or subject.model is None:
         return {}
     device = device_of(subject.model)
-    wanted = replace(data.baseline_protocol(protocol), keep_scores=False, noise=None, details=False)
+    wanted = data.baseline_protocol(protocol)
     models = baseline_models(data.store, data.train_videos)
     return {name: evaluate(model.to(device), data.store, part, wanted) for name, model in models.items()}
 

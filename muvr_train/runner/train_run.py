@@ -22,6 +22,7 @@ from muvr_train.evaluation import evaluate
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.write import write_json
+from muvr_train.runner.cross_fit import Run, cross_fit
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish
 from muvr_train.runner.folder import claim_folder, find_resume, loggers_of
@@ -43,6 +44,14 @@ def train(cfg: DictConfig) -> dict[str, float]:
     Returns:
         The final metrics, `test/<benchmark>/<mode>/<partition>/<metric>`.
     """
+    if cfg.benchmark.get("folds") and cfg.benchmark.fold is None:
+        return cross_fit(cfg, train_model)
+    run = train_model(cfg)
+    return finish(cfg, run.folder, run.subject, run.data, run.loggers)
+
+
+def train_model(cfg: DictConfig) -> Run:
+    """Train, and put the best checkpoint's weights into the model."""
     torch.manual_seed(cfg.seed)
     quiet_lightning()
     device = pick_device(cfg)
@@ -54,12 +63,12 @@ def train(cfg: DictConfig) -> dict[str, float]:
     folder = claim_folder(cfg)
     fit_model(model, data.store, data.train_videos)
     if cfg.trainer.max_epochs == 0:
-        return finish(cfg, folder, Subject("untrained", model=model.to(device)), data, loggers_of(cfg, folder))
+        return Run(folder, Subject("untrained", model=model.to(device)), data, loggers_of(cfg, folder))
     best_step, loggers = run_trainer(cfg, folder, model, data, device)
     if best_step == 0:
         log.warning("no evaluation was better than that of step 0: best.ckpt is the untrained model")
     label = "trained" if best_step > 0 else "best.ckpt of step 0, untrained"
-    return finish(cfg, folder, Subject(label, trained=True, model=model.to(device)), data, loggers)
+    return Run(folder, Subject(label, trained=True, model=model.to(device)), data, loggers)
 
 
 def try_settings(cfg: DictConfig) -> None:

@@ -1,0 +1,161 @@
+"""Cross-fitting: every query is scored once, by a model that never saw its search topic, against the full gallery."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from muvr_train.benchmarks.types import Benchmark
+from muvr_train.errors import DataError
+from muvr_train.evaluation import Protocol
+from muvr_train.reports.write import write_json
+from muvr_train.runner.data import Data, open_data, protocol_of
+from muvr_train.runner.finish import Subject, finish, source_of
+from muvr_train.runner.folder import claim_folder, loggers_of
+from muvr_train.runner.models import baseline_models
+from muvr_train.search.held import HeldScores, stack_rows
+from muvr_train.search.score_files import ScoreBlock, read_scores, write_scores
+from muvr_train.search.scores import ScoreMatrix
+from muvr_train.search.sources import ModelScores, ScoreSource, device_of
+
+log = logging.getLogger(__name__)
+DONE = "fold.json"
+Matrices = dict[str, dict[str, dict[str, ScoreMatrix]]]
+"""Name of the model -> mode -> partition -> scores."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training that has ended: its folder, the model, what it worked on, and the loggers that are still open."""
+
+    folder: Path
+    subject: Subject
+    data: Data
+    loggers: list[Any]
+
+
+def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run]) -> dict[str, float]:
+    """Train a model for each of `benchmark.folds` folds of search topics and evaluate their scores together.
+
+    Each fold is a run of its own in `checkpoints/<run>/fold-<i>`; `resume_from` keeps the folds that are done and goes
+    on with the one that was cut short. The untrained rows are cross-fitted as well (their whitening learns).
+
+    Args:
+        cfg: with `benchmark.folds` and without `benchmark.fold`.
+        train_model: trains one fold.
+
+    Returns:
+        The flat metrics `all/<benchmark>/<mode>/<partition>/<metric>`.
+    """
+    folder, folds = claim_folder(cfg), int(cfg.benchmark.folds)
+    for fold in range(folds):
+        own = folder / f"fold-{fold}"
+        if cfg.resume_from and (own / DONE).is_file():
+            log.info("fold %d of %d is done: %s", fold, folds, own)
+            continue
+        log.info("fold %d of %d", fold, folds)
+        one = fold_config(cfg, fold, own)
+        record_settings(folder / ".hydra", own / ".hydra", one)
+        run = train_model(one)
+        save_fold(cfg, run)
+        close(run.loggers)
+    matrices = join_folds([folder / f"fold-{fold}" for fold in range(folds)])
+    data = open_data(cfg, training=False)
+    label, *others = matrices
+    rivals = {name: HeldScores(matrices[name]) for name in others}
+    subject = Subject(f"{label}, {folds} folds", source=HeldScores(matrices[label]), baselines=False, rivals=rivals)
+    return finish(cfg, folder, subject, data, loggers_of(cfg, folder))
+
+
+def fold_config(cfg: DictConfig, fold: int, folder: Path) -> DictConfig:
+    """Give the config of one fold: its split, its folder, and the checkpoint to go on from if it has one."""
+    one = deepcopy(cfg)
+    one.benchmark.fold = fold
+    one.run = f"{cfg.run}/{folder.name}"
+    one.resume_from = str(folder) if cfg.resume_from and (folder / "config.yaml").is_file() else None
+    return one
+
+
+def record_settings(source: Path, target: Path, one: DictConfig) -> None:
+    """Keep Hydra's record beside a fold's checkpoints, so that evaluate.py and resume_from find its settings there."""
+    if not source.is_dir():
+        return
+    shutil.copytree(source, target, dirs_exist_ok=True)
+    OmegaConf.save(one, target / "config.yaml")
+    typed = [*OmegaConf.load(source / "overrides.yaml"), f"benchmark.fold={one.benchmark.fold}"]
+    OmegaConf.save(OmegaConf.create(typed), target / "overrides.yaml")
+
+
+def save_fold(cfg: DictConfig, run: Run) -> None:
+    """Score the fold's held-out queries with the model and with the untrained ones, and write the scores."""
+    part = run.data.benchmark.select("test", "full")
+    files: list[dict[str, str]] = []
+    for name, source, modes in _sources(run, protocol_of(cfg)):
+        for mode, blocks in score_benchmark(source, part, modes).items():
+            file = f"scores_{len(files)}.npz"
+            write_scores(run.folder / file, mode, blocks)
+            files.append({"model": name, "mode": mode, "file": file})
+    write_json(run.folder / DONE, {"scores": files})
+
+
+def _sources(run: Run, protocol: Protocol) -> Iterator[tuple[str, ScoreSource, tuple[str, ...]]]:
+    """Give the trained model and the untrained ones, with the modes that each is scored in."""
+    model = run.subject.model
+    if model is None:
+        raise ValueError(f"{run.folder}: a fold without a model")
+    source = source_of(run.subject, run.data, protocol)
+    yield "trained" if run.subject.trained else "untrained", source, protocol.modes or source.modes
+    wanted = run.data.baseline_protocol(protocol).modes
+    for name, other in baseline_models(run.data.store, run.data.train_videos).items():
+        source = ModelScores(other.to(device_of(model)), run.data.store, protocol.on_missing == "official")
+        yield name, source, wanted or source.modes
+
+
+def score_benchmark(
+    source: ScoreSource, benchmark: Benchmark, modes: Sequence[str]
+) -> dict[str, dict[str, ScoreBlock]]:
+    """Score every partition: blocks by mode and partition."""
+    blocks: dict[str, dict[str, ScoreBlock]] = {mode: {} for mode in modes}
+    for partition in benchmark.partitions:
+        for mode, matrix in source.score(partition, modes).items():
+            blocks[mode][partition.name] = ScoreBlock(matrix.queries, matrix.database, matrix.scores)
+    return blocks
+
+
+def join_folds(folders: Sequence[Path]) -> Matrices:
+    """Put the held-out queries of all folds under each other.
+
+    Raises:
+        DataError: a score file is missing or broken, or the folds hold different models.
+    """
+    parts: dict[tuple[str, str, str], list[ScoreMatrix]] = {}
+    kinds = []
+    for folder in folders:
+        listed = json.loads((folder / DONE).read_text(encoding="utf-8"))["scores"]
+        kinds.append([(entry["model"], entry["mode"]) for entry in listed])
+        for entry in listed:
+            for partition, block in read_scores(folder / entry["file"]).blocks.items():
+                matrix = ScoreMatrix(block.queries, block.database, block.scores)
+                parts.setdefault((entry["model"], entry["mode"], partition), []).append(matrix)
+    for folder, kind in zip(folders, kinds, strict=True):
+        if kind != kinds[0]:
+            raise DataError(f"{folder} holds scores of {kind}, {folders[0]} of {kinds[0]}: train the folds anew")
+    matrices: Matrices = {}
+    for (model, mode, partition), found in parts.items():
+        matrices.setdefault(model, {}).setdefault(mode, {})[partition] = stack_rows(found)
+    return matrices
+
+
+def close(loggers: Sequence[Any]) -> None:
+    """End the trackers' runs, so that the next fold gets its own."""
+    for logger in loggers:
+        if type(logger).__name__ == "WandbLogger":
+            logger.experiment.finish()
