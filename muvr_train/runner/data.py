@@ -31,16 +31,27 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Data:
-    """What a run works on: features, and a benchmark whose queries have a split."""
+    """What a run works on: features (None where scores are at hand), and a benchmark whose queries have a split."""
 
     kind: str
     corpus: str
-    store: FeatureStore
+    features: FeatureStore | None
     benchmark: Benchmark
     gallery: str
     regime: str
     training: Benchmark | None = None
     leakage: str = "not checked (nothing is trained)"
+
+    @property
+    def store(self) -> FeatureStore:
+        """The features.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if self.features is None:
+            raise ValueError(f"{self.corpus}: opened without features")
+        return self.features
 
     @property
     def is_muvr(self) -> bool:
@@ -74,7 +85,8 @@ class Data:
 
     def transductive(self, split: str) -> bool:
         """Whether a self-supervised training saw database videos of the split (without labels)."""
-        return self.regime == "self_supervised" and bool(set(self.train_videos) & set(self.part(split).video_ids))
+        known = self.features is not None and self.regime == "self_supervised"
+        return known and bool(set(self.train_videos) & set(self.part(split).video_ids))
 
     def baseline_protocol(self, protocol: Protocol) -> Protocol:
         """Give the untrained rows text modes only where texts live in the space of the frames."""

@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from muvr_train.benchmarks.published import published_rows
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.evaluation import Protocol, evaluate, evaluate_scores
+from muvr_train.features.store import FeatureStore
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.picture import save_similarity_picture
 from muvr_train.reports.tables import print_tables
@@ -128,12 +129,17 @@ def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[s
         "command": shlex.join(sys.orig_argv[1:]),
         "config": plain(cfg),
         "seed": cfg.seed,
-        "store": {"path": str(data.store.path), "manifest": data.store.manifest},
+        "store": None if data.features is None else describe_store(data.features),
         "protocol": {**part.protocol, "split": split, "transductive": data.transductive(split)},
         "ties": cfg.benchmark.ties,
         "on_missing": cfg.on_missing,
         "annotation_warnings": list(part.warnings),
     }
+
+
+def describe_store(store: FeatureStore) -> dict[str, Any]:
+    """Say where features are and what made them."""
+    return {"path": str(store.path), "manifest": store.manifest}
 
 
 def package_version() -> str:

@@ -67,7 +67,7 @@ def report(
             tuple(cfg.benchmark.ks),
             references,
             maps=None if model is None else maps_of(model, data.store),
-            pictures=pictures_of(cfg, data.store),
+            pictures=pictures_of(cfg, data.features),
             limits=Limits(queries=cfg.benchmark.get("report_queries", Limits.queries)),
         )
         path = write_reports(folder, content)
@@ -93,10 +93,10 @@ def maps_of(model: Retriever, store: FeatureStore) -> Maps:
     return maps
 
 
-def pictures_of(cfg: DictConfig, store: FeatureStore) -> Pictures | None:
+def pictures_of(cfg: DictConfig, store: FeatureStore | None) -> Pictures | None:
     """Give a function that decodes a few frames of a video by its id; None where no videos are at hand."""
     if cfg.data.kind == "folder":
-        return _composed(cfg, store)
+        return None if store is None else _composed(cfg, store)
     files = VIDEO_FILES.get(cfg.data.kind, _in_folder)(cfg)
     return None if files is None else _decoded(files)
 
