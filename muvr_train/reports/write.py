@@ -29,7 +29,7 @@ DEFINITIONS = {
     "breakdowns.noise_remove": "mAP with a share of the positive pairs left out; mAP_std over the repeats",
     "breakdowns.noise_add": "mAP with as many non-matching pairs, drawn over all, taken as positives",
     "per_query.top_false": "the 5 best-scored non-matches: [[id, score], ...]",
-    "per_query.first_missed": "best-ranked positive outside the first R places (R = positives), or one without features",
+    "per_query.first_missed": "best-ranked positive outside the first R places (R positives), or one without features",
     "per_query.first_missed_rank": "its rank, the middle of its tie; empty for one without features",
     "counts.queries": "queries with features, scored",
     "counts.counted_queries": "of these, in mAP and recall (officially a query without a list of positives is not)",
