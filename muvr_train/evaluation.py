@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.errors import DataError
@@ -15,6 +15,7 @@ from muvr_train.metrics.trapezoids import with_trapezoids
 from muvr_train.models.retriever import Retriever
 from muvr_train.results import Kept, Results
 from muvr_train.robustness import add_extras, add_mean_extras, query_extras
+from muvr_train.search.filter_scores import TagSettings, score_filters
 from muvr_train.search.judged import JudgedScores, judge
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import ModelScores, ScoreSource, check_modes
@@ -34,10 +35,12 @@ class Protocol:
         on_missing: `error` refuses to be partial; `official` lets missing queries drop out and counts missing database
             videos as not retrieved, as the official MUVR program does.
         database_block: videos encoded and scored at a time; changes memory, not results.
-        keep_scores: keep the scores in the results, for reports.
+        keep_scores: keep the scores in the results, for reports; not those of tag expressions, which are many.
         bootstrap: resamples of the search topics, for 95 % intervals; 0 for none.
         noise: share of the positives that the annotation noise check changes; None for no check.
         details: metrics per level, and for every query its best-scored non-matches and its first missed match.
+        tags: rows of a benchmark with tag expressions (MUVR-Filter). They have no uAP: scores of one query under
+            different expressions are not one ranking (the official program writes 0).
     """
 
     modes: tuple[str, ...] | None = None
@@ -49,6 +52,7 @@ class Protocol:
     bootstrap: int = 0
     noise: float | None = None
     details: bool = False
+    tags: TagSettings = field(default_factory=TagSettings)
 
 
 def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protocol: Protocol | None = None) -> Results:
@@ -78,18 +82,12 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
     if protocol.on_missing == "error":
         source.refuse_missing(benchmark, modes)
     results = Results(benchmark.name)
-    per_mode: dict[str, list[PartitionMetrics]] = {mode: [] for mode in modes}
-    for partition, scored in _scored_partitions(source, benchmark, modes):
-        known = len(source.known_queries(partition))
-        for mode, matrix in scored.items():
-            matrix.refuse_nan()
-            judged = judge(partition, matrix)
-            if _nothing_found(partition, judged):
-                continue
-            metrics = _add_row(results, partition, mode, judged, known, protocol)
-            if benchmark.averaged is None or partition.name in benchmark.averaged:
-                per_mode[mode].append(metrics)
     averaged = benchmark.averaged or [partition.name for partition in benchmark.partitions]
+    per_mode: dict[str, list[PartitionMetrics]] = {} if benchmark.has_filters else {mode: [] for mode in modes}
+    for partition, mode, judged, counts in _judged(source, benchmark, modes, protocol):
+        metrics = _add_row(results, partition, mode, judged, counts, protocol)
+        if partition.name in averaged:
+            per_mode.setdefault(mode, []).append(metrics)
     for mode, metrics_list in per_mode.items():
         if not metrics_list:
             names = ", ".join(averaged)
@@ -102,6 +100,28 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
         )
     add_mean_extras(results, averaged)
     return results
+
+
+Row = tuple[Partition, str, JudgedScores, dict[str, int]]
+
+
+def _judged(source: ScoreSource, benchmark: Benchmark, modes: Sequence[str], protocol: Protocol) -> Iterator[Row]:
+    """Give partition, mode, judged scores and counts of each row; tag expressions are expanded one mode at a time."""
+    if benchmark.has_filters:
+        for partition in benchmark.partitions:
+            missing = len(partition.queries) - len(source.known_queries(partition))
+            for expanded in score_filters(source, partition, modes, protocol.tags, protocol.ties):
+                yield partition, expanded.mode, expanded.judged, {"missing_queries": missing, **expanded.counts}
+        return
+    for partition, scored in _scored_partitions(source, benchmark, modes):
+        known = len(source.known_queries(partition))
+        for mode, matrix in scored.items():
+            matrix.refuse_nan()
+            judged = judge(partition, matrix)
+            if not _nothing_found(partition, judged):
+                without = known - len(judged.queries)
+                missing = len(partition.queries) - known
+                yield partition, mode, judged, {"missing_queries": missing, "queries_without_text": without}
 
 
 def _nothing_found(partition: Partition, judged: JudgedScores) -> bool:
@@ -140,10 +160,16 @@ def _scored_partitions(
 
 
 def _add_row(
-    results: Results, partition: Partition, mode: str, judged: JudgedScores, known: int, protocol: Protocol
+    results: Results, partition: Partition, mode: str, judged: JudgedScores, special: dict[str, int], protocol: Protocol
 ) -> PartitionMetrics:
     metrics = evaluate_partition(
-        judged.scores, judged.relevance, judged.n_positive, judged.counted, ks=protocol.ks, ties=protocol.ties
+        judged.scores,
+        judged.relevance,
+        judged.n_positive,
+        judged.counted,
+        ks=protocol.ks,
+        ties=protocol.ties,
+        pooled=not partition.filters,
     )
     if partition.trapezoids:
         metrics = with_trapezoids(
@@ -154,10 +180,9 @@ def _add_row(
     selves = [(row, column[own[query]]) for row, query in enumerate(judged.queries) if own[query] in column]
     counts = {
         **metrics.counts,
-        "missing_queries": len(partition.queries) - known,
         "missing_database": len(partition.database) - len(judged.database),
-        "queries_without_text": known - len(set(judged.queries)),
         "self_removed": sum(int(judged.relevance[place] == -1) for place in selves),
+        **special,
     }
     row: dict[str, object] = {
         "benchmark": results.benchmark,
@@ -171,7 +196,7 @@ def _add_row(
     more = query_extras(partition, judged) if protocol.details else [{}] * len(judged.judgements)
     lines = _per_query(mode, partition, judged, metrics)
     results.per_query.extend({**line, **extra} for line, extra in zip(lines, more, strict=True))
-    if protocol.keep_scores:
+    if protocol.keep_scores and not partition.filters:
         results.kept.append(Kept(partition, mode, judged))
     return metrics
 

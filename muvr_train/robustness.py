@@ -15,6 +15,7 @@ from muvr_train.metrics.bootstrap import draw_topics, interval, resample_partiti
 from muvr_train.metrics.noise import KINDS, changed_pairs, noisy_map
 from muvr_train.results import Results
 from muvr_train.search.details import first_missed, top_false
+from muvr_train.search.filter_scores import expression_groups
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.levels import judged_by_level, levels_of
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 ONE_TOPIC = "no interval: only one search topic has counted queries"
 LACKING = "no interval: a partition has none"
+MEAN_OF = ("noise", "level", "operator", "sign")
 Samples = dict[str, NDArray[np.float64]]
 
 
@@ -62,7 +64,9 @@ def add_extras(
         _add_intervals(row, samples, ONE_TOPIC)
     if protocol.noise:
         results.breakdowns.extend({**where, **part} for part in _noise(judged, protocol))
-    if protocol.details:
+    if partition.filters:
+        results.breakdowns.extend({**where, **part} for part in _expression_groups(partition, judged, metrics))
+    elif protocol.details:
         for level in levels_of(partition):
             chosen = judged_by_level(partition, judged, level)
             if chosen.counted.any():
@@ -105,7 +109,7 @@ def add_mean_extras(results: Results, averaged: Collection[str]) -> None:
             _add_intervals(row, {name: np.mean([part[name] for part in parts], axis=0) for name in common}, LACKING)
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for part in results.breakdowns:
-        if part["group"] in ("noise", "level") and part["partition"] in averaged:
+        if part["group"] in MEAN_OF and part["partition"] in averaged:
             groups.setdefault((part["group"], part["mode"], part["name"]), []).append(part)
     for parts in groups.values():
         counts = {name: sum(part["counts"][name] for part in parts) for name in parts[0]["counts"]}
@@ -123,6 +127,17 @@ def _add_intervals(row: dict[str, Any], samples: Samples, otherwise: str) -> Non
     row["intervals"] = {name: interval(samples[name]) if name in samples else None for name in names}
     if not samples:
         row["notes"] = [otherwise]
+
+
+def _expression_groups(
+    partition: Partition, judged: JudgedScores, metrics: PartitionMetrics
+) -> Iterator[dict[str, Any]]:
+    """The means over the rows of each operator and sign of tag expressions."""
+    for group, name, members in expression_groups(partition, judged.judgements):
+        values = {
+            "mAP" if key == "AP" else key: float(column[members].mean()) for key, column in metrics.per_query.items()
+        }
+        yield {"group": group, "name": name, "metrics": values, "counts": {"expressions": int(members.sum())}}
 
 
 def _noise(judged: JudgedScores, protocol: Protocol) -> Iterator[dict[str, Any]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from muvr_train.benchmarks.expressions import Expression, Reading, resolve
+from muvr_train.benchmarks.expressions import Expression, Reading, conditions_of, is_official, resolve
 from muvr_train.benchmarks.muvr_files import Faults
 from muvr_train.benchmarks.types import MATCH, Judgement, Partition, Query
 from muvr_train.errors import DataError
@@ -44,10 +45,28 @@ def filter_judgements(
     return tuple(judgements)
 
 
-def expressions_of(partition: Partition) -> tuple[Expression, ...]:
-    """The trees of a partition's `filters`, read with the tags of their queries, in the same order."""
+@dataclass(frozen=True)
+class FilterRow:
+    """A judgement of MUVR-Filter and its expression, read with the query's tags."""
+
+    judgement: Judgement
+    expression: Expression
+
+    @property
+    def official(self) -> bool:
+        """Whether the official program evaluates it."""
+        return is_official(str(self.judgement.expression))
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Query id and tag of each condition: the vectors that scoring needs."""
+        return tuple((self.judgement.query, condition.tag) for condition in conditions_of(self.expression))
+
+
+def filter_rows(partition: Partition) -> list[FilterRow]:
+    """Read a partition's `filters`, in their order."""
     tags = {query.id: query.tags for query in partition.queries}
-    return tuple(resolve(str(row.expression), tags[row.query]).expression for row in partition.filters)
+    return [FilterRow(row, resolve(str(row.expression), tags[row.query]).expression) for row in partition.filters]
 
 
 def _report(reading: Reading, where: str, file: str, faults: Faults) -> None:

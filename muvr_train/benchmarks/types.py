@@ -162,6 +162,11 @@ class Benchmark:
         have = ", ".join(partition.name for partition in self.partitions)
         raise ConfigError(f"benchmark {self.name} has no partition '{name}'; it has {have}")
 
+    @property
+    def has_filters(self) -> bool:
+        """Whether tag expressions are evaluated."""
+        return any(partition.filters for partition in self.partitions)
+
     @cached_property
     def queries(self) -> tuple[Query, ...]:
         """All queries, partition after partition."""

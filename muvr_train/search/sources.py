@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark, Partition, Query
 from muvr_train.data.batch import load_queries
 from muvr_train.errors import ConfigError, DataError, shorten
@@ -36,6 +37,17 @@ class ScoreSource(Protocol):
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
         """Scores of the queries and database videos that it knows, by mode."""
+
+
+@runtime_checkable
+class TagSource(Protocol):
+    """A source of scores that can also score tags."""
+
+    def has_tag(self, query: str, tag: str) -> bool:
+        """Whether it can score this tag of this query."""
+
+    def tag_scores(self, partition: Partition, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """Scores [P, N] of tags of queries, the columns those of `ScoreSource.score`."""
 
 
 def supported_modes(model: Retriever, store: FeatureStore) -> tuple[str, ...]:
@@ -83,8 +95,14 @@ class ModelScores:
                 scored[mode] = ScoreMatrix(part.ids, database, scores)
         return scored
 
+    def has_tag(self, query: str, tag: str) -> bool:
+        """Whether the store holds the vector of this tag of this query."""
+        return self.store.has(tag_key(query, tag), "tags")
+
     def tag_scores(self, partition: Partition, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Score tags of queries: float32 [P, N], the columns those of `score`; see `models.text.TextPart`.
+
+        Queries that share a tag mostly have the same vector for it: equal vectors are scored once.
 
         Args:
             partition: whose database is scored.
@@ -95,12 +113,21 @@ class ModelScores:
         """
         if self.model.text_part is None:
             raise DataError(f"tags need a text part, but {self.store.path} holds no text vectors")
-        vectors = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags").to(device_of(self.model))
-        tags = TextTokens(vectors.x[:, :, 0], vectors.mask).normalized()
+        vectors = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags")
+        keys = [row.tobytes() for row in torch.cat([vectors.x.flatten(1), vectors.mask.float()], dim=1).cpu().numpy()]
+        first = {key: position for position, key in reversed(list(enumerate(keys)))}
+        number = {key: row for row, key in enumerate(first)}
+        once = vectors[torch.tensor(list(first.values()))]
+        tags = TextTokens(once.x[:, :, 0], once.mask).to(device_of(self.model)).normalized()
+        was_training = self.model.training
         self.model.eval()
-        with torch.inference_mode():
-            columns = [self.model.text_part(tags, block.fine) for block in self._blocks(self._database(partition))()]
-            scores: NDArray[np.float32] = torch.cat(columns, dim=1).float().cpu().numpy()
+        try:
+            with torch.inference_mode():
+                blocks = self._blocks(self._database(partition))()
+                columns = [self.model.text_part(tags, block.fine).float().cpu() for block in blocks]
+        finally:
+            self.model.train(was_training)
+        scores: NDArray[np.float32] = torch.cat(columns, dim=1).numpy()[[number[key] for key in keys]]
         return scores
 
     def _queries(self, partition: Partition) -> list[Query]:
@@ -132,19 +159,24 @@ def refuse_missing(store: FeatureStore, benchmark: Benchmark, modes: Sequence[st
     """Raise if any feature that an evaluation needs is not in the store.
 
     Raises:
-        DataError: with counts and ids of the videos, and of the texts where a mode needs them.
+        DataError: with counts and ids of the videos, of the texts where a mode needs them, and of the tags of all
+            tag expressions.
     """
     videos = [video for video in benchmark.video_ids if not store.has(video)]
     texts = []
     if set(modes) & {"t", "tv"}:
         texts = [q.id for q in benchmark.queries if q.text is not None and not store.has(q.id, "text")]
-    if not videos and not texts:
+    pairs = dict.fromkeys(pair for part in benchmark.partitions for row in filter_rows(part) for pair in row.pairs)
+    tags = [f"{query} '{tag}'" for query, tag in pairs if not store.has(tag_key(query, tag), "tags")]
+    if not videos and not texts and not tags:
         return
     lines = [f"{store.path} lacks features that benchmark {benchmark.name} needs."]
     if videos:
         lines.append(f"{len(videos)} videos without features: {shorten(videos, 50)}.")
     if texts:
         lines.append(f"{len(texts)} queries without a text vector: {shorten(texts, 50)}.")
+    if tags:
+        lines.append(f"{len(tags)} tags of queries without a vector: {shorten(tags, 50)}.")
     lines.append(
         "Extract or import them, or pass on_missing=official to count them as not retrieved and show the counts."
     )

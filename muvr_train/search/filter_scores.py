@@ -1,0 +1,185 @@
+"""MUVR-Filter of one partition: score queries and tags once, then give the rows of every mode, one mode at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, Expression, operator_of, sign_of
+from muvr_train.benchmarks.muvr_filter import FilterRow, filter_rows
+from muvr_train.benchmarks.types import Judgement, Partition
+from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.metrics.ranks import Ties
+from muvr_train.search.filter import Floats, TagPlaces, logic_adjustment, merge, mode_suffix, official_adjustment
+from muvr_train.search.judged import JudgedScores, judge_rows
+from muvr_train.search.sources import ScoreSource, TagSource
+from muvr_train.search.upper_bound import best_combination
+
+OFFICIAL, LOGIC, UPPER_BOUND = "tag_", "logic_", "upper_bound_by_labels"
+WITHOUT_TAGS = 0.0
+
+
+@dataclass(frozen=True)
+class TagSettings:
+    """What rows MUVR-Filter shows.
+
+    Attributes:
+        modes: see `filter.merge`; the row without tags is always shown beside them.
+        logic: with rows of all expressions, scored by AND and OR.
+        upper_bound: with the row of `upper_bound.best_combination`.
+    """
+
+    modes: tuple[float, ...] = (0.3,)
+    logic: bool = True
+    upper_bound: bool = True
+
+    @property
+    def all_modes(self) -> tuple[float, ...]:
+        """The modes, the one without tags first."""
+        return (WITHOUT_TAGS, *(mode for mode in self.modes if mode != WITHOUT_TAGS))
+
+
+class Expanded(NamedTuple):
+    """The scores of one mode.
+
+    Attributes:
+        mode: Name of the row: `tag_<m>` (officially evaluated expressions), `logic_<m>` (all), or `UPPER_BOUND` (all).
+        judged: Scores and judgements, a row per query and expression.
+        counts: `expressions_left_out` (begin with AND or OR, which the official program passes over),
+            `expressions_without_tag_vectors` (left out), `queries_without_expressions`.
+    """
+
+    mode: str
+    judged: JudgedScores
+    counts: dict[str, int]
+
+
+def score_filters(
+    source: ScoreSource,
+    partition: Partition,
+    modes: Sequence[str],
+    settings: TagSettings,
+    ties: Ties = "average",
+) -> Iterator[Expanded]:
+    """Score a partition's queries under their tag expressions.
+
+    Queries without features drop out with their expressions. Tags officially needed must have a vector; an expression
+    with AND or OR whose tags have none is left out and counted.
+
+    Args:
+        source: gives scores of queries and of tags.
+        partition: with `filters`.
+        modes: of the query's own score; tv counts if it is among them, else the first.
+        settings: which rows.
+        ties: tie policy by which the upper bound chooses.
+
+    Raises:
+        ConfigError: the source cannot score tags.
+        DataError: a tag of an officially evaluated expression has no vector, or a score is not finite.
+    """
+    if not isinstance(source, TagSource):
+        raise ConfigError(
+            f"benchmark=muvr_filter needs the scores of tags, which {type(source).__name__} does not give: "
+            "evaluate a model on features (model=... or ckpt_path=...), or use benchmark=muvr_base"
+        )
+    mode = "tv" if "tv" in modes else modes[0]
+    matrix = source.score(partition, [mode])[mode]
+    matrix.refuse_nan()
+    place = {query: row for row, query in enumerate(matrix.queries)}
+    rows = [row for row in filter_rows(partition) if row.judgement.query in place]
+    refuse_missing_tags(source, partition.name, [row for row in rows if row.official])
+    able = [row for row in rows if all(source.has_tag(*pair) for pair in row.pairs)]
+    pairs = list(dict.fromkeys(pair for row in able for pair in row.pairs))
+    if not pairs:
+        return
+    tags = source.tag_scores(partition, pairs)
+    _refuse_nan(tags, pairs, matrix.database)
+    number = {pair: position for position, pair in enumerate(pairs)}
+
+    def expand(chosen: Sequence[FilterRow]) -> _Rows:
+        base = matrix.scores[[place[row.judgement.query] for row in chosen]]
+        judged = judge_rows(partition, [row.judgement for row in chosen], matrix.database, base)
+        counts = {
+            "queries": len(set(judged.queries)),
+            "counted_queries": len(set(judged.queries)),
+            "expressions": len(chosen),
+            "expressions_left_out": len(able) - len(chosen),
+            "expressions_without_tag_vectors": len(rows) - len(able),
+            "queries_without_expressions": len(matrix.queries) - len(set(judged.queries)),
+        }
+        places = [{tag: number[query, tag] for query, tag in row.pairs} for row in chosen]
+        return _Rows(judged, [row.expression for row in chosen], places, counts)
+
+    yield from _merged(OFFICIAL, expand([row for row in able if row.official]), tags, settings)
+    if settings.logic:
+        yield from _merged(LOGIC, expand(able), tags, settings)
+    if settings.upper_bound:
+        every = expand(able)
+        best = best_combination(every.judged, every.expressions, every.places, tags, settings.modes, ties)
+        yield Expanded(UPPER_BOUND, replace(every.judged, scores=best), every.counts)
+
+
+class _Rows(NamedTuple):
+    """Rows of queries and expressions: `judged` holds the scores of the queries alone."""
+
+    judged: JudgedScores
+    expressions: list[Expression]
+    places: list[TagPlaces]
+    counts: dict[str, int]
+
+
+def _merged(prefix: str, rows: _Rows, tags: Floats, settings: TagSettings) -> Iterator[Expanded]:
+    if not rows.expressions:
+        return
+    adjust = official_adjustment if prefix == OFFICIAL else logic_adjustment
+    adjustment = adjust(rows.expressions, rows.places, tags)
+    for tag_mode in settings.all_modes:
+        scores = merge(rows.judged.scores, adjustment, tag_mode)
+        yield Expanded(prefix + mode_suffix(tag_mode), replace(rows.judged, scores=scores), rows.counts)
+
+
+def refuse_missing_tags(source: TagSource, partition: str, rows: Sequence[FilterRow]) -> None:
+    """Refuse to evaluate expressions whose tags have no vector, as the official program does (by a KeyError).
+
+    Raises:
+        DataError: with every query and tag.
+    """
+    missing = dict.fromkeys(pair for row in rows for pair in row.pairs if not source.has_tag(*pair))
+    if missing:
+        named = [f"{query} '{tag}'" for query, tag in missing]
+        raise DataError(
+            f"partition {partition}: {len(named)} tags of evaluated expressions have no vector: {shorten(named, 50)}. "
+            "Import or extract them (the official program ends with a KeyError here)"
+        )
+
+
+def expression_groups(
+    partition: Partition, judgements: Sequence[Judgement]
+) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
+    """The groups that results are broken down by: (`operator` or `sign`, name, bool [R]); empty groups are left out."""
+    known = {(row.judgement.query, row.judgement.expression): row.expression for row in filter_rows(partition)}
+    trees = [known[row.query, row.expression] for row in judgements]
+    facts = {
+        "operator": (OPERATORS, [operator_of(tree) for tree in trees]),
+        "sign": (SIGNS, [sign_of(tree) for tree in trees]),
+    }
+    for group, (names, values) in facts.items():
+        for name in names:
+            members = np.array([value == name for value in values], dtype=bool)
+            if members.any():
+                yield group, name, members
+
+
+def _refuse_nan(tags: Floats, pairs: Sequence[tuple[str, str]], database: Sequence[str]) -> None:
+    broken = np.argwhere(~np.isfinite(tags))
+    if len(broken):
+        row, column = broken[0]
+        query, tag = pairs[row]
+        raise DataError(
+            f"{len(broken)} tag scores are not finite; the first is {tags[row, column]}, of tag '{tag}' of query "
+            f"{query} against video {database[column]}: look at the features of both and at the checkpoint"
+        )
