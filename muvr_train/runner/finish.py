@@ -14,6 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from muvr_train.benchmarks.galleries import gallery_digests
 from muvr_train.benchmarks.published import published_rows
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.evaluation import Protocol, evaluate, evaluate_scores
@@ -131,6 +132,8 @@ def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[s
         "seed": cfg.seed,
         "store": None if data.features is None else describe_store(data.features),
         "protocol": {**part.protocol, "split": split, "transductive": data.transductive(split)},
+        "galleries": gallery_digests(part),
+        "averaged": None if part.averaged is None else list(part.averaged),
         "ties": cfg.benchmark.ties,
         "on_missing": cfg.on_missing,
         "annotation_warnings": list(part.warnings),

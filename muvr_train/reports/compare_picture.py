@@ -1,0 +1,81 @@
+"""A forest plot of differences: where an interval does not touch zero, the runs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Okabe and Ito's, which colour-blind people can tell apart."""
+
+
+def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
+    """Draw the difference of every run to the first, per partition, with its 95 % interval; a panel per mode."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.lines import Line2D
+
+    modes = list(dict.fromkeys(row["mode"] for row in found["rows"]))
+    others = [run["name"] for run in found["runs"][1:]]
+    parts = list(dict.fromkeys(row["partition"] for row in found["rows"]))
+    height = 1.6 + len(parts) * (0.28 + 0.16 * len(others)) + 0.2 * len(others)
+    figure, axes = plt.subplots(
+        1, len(modes), figsize=(2.2 + 3.4 * len(modes), height), sharey=True, squeeze=False, layout="constrained"
+    )
+    step = 0.7 / len(others)
+    for axis, mode in zip(axes[0], modes, strict=True):
+        for row in [row for row in found["rows"] if row["mode"] == mode]:
+            for index, other in enumerate(row["differences"]):
+                place = parts.index(row["partition"]) + (index - (len(others) - 1) / 2) * step
+                _draw(axis, place, other, COLOURS[index % len(COLOURS)], row["partition"] == "mean")
+        axis.axvline(0, color="#444444", linewidth=1, zorder=0)
+        axis.set_title(f"query {mode}", fontsize=10)
+        axis.set_xlabel(f"difference in {found['metric']} (points)", fontsize=9)
+        axis.grid(axis="x", color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right", "left"]].set_visible(False)
+        axis.tick_params(labelsize=9, length=0)
+        if "mean" in parts and len(parts) > 1:
+            axis.axhline(parts.index("mean") - 0.5, color="#bbbbbb", linewidth=0.8)
+    first = axes[0, 0]
+    first.set_yticks(range(len(parts)), parts)
+    first.set_ylim(len(parts) - 0.4, -0.6)
+    marks = [
+        Line2D([], [], color=COLOURS[index % len(COLOURS)], marker="o", label=_short(name))
+        for index, name in enumerate(others)
+    ]
+    figure.legend(handles=marks, loc="outside lower left", ncols=1, frameon=False, fontsize=9)
+    tested = any(other["p_holm"] is not None for row in found["rows"] for other in row["differences"])
+    meaning = "; filled: p < 0.05 after Holm" if tested else ""
+    figure.suptitle(
+        f"{found['metric']} minus {_short(found['runs'][0]['name'])} on {found['benchmark']}, 95 % intervals{meaning}",
+        fontsize=10,
+        x=0.01,
+        ha="left",
+    )
+    figure.savefig(path, dpi=130, facecolor="white")
+    plt.close(figure)
+
+
+def _draw(axis: Any, place: float, other: Mapping[str, Any], colour: str, is_mean: bool) -> None:
+    value = 100 * other["difference"]
+    if other["interval"] is not None:
+        low, high = (100 * end for end in other["interval"])
+        axis.plot([low, high], [place, place], color=colour, linewidth=2.6 if is_mean else 1.6, solid_capstyle="butt")
+    sure = other["p_holm"] is None or other["p_holm"] < 0.05
+    axis.plot(
+        [value],
+        [place],
+        marker="D" if is_mean else "o",
+        markersize=6,
+        color=colour,
+        markerfacecolor=colour if sure else "white",
+    )
+
+
+def _short(name: str, limit: int = 48) -> str:
+    """Shorten from the left (the end of a path says more), and keep matplotlib from reading $ as mathematics."""
+    return (name if len(name) <= limit else "..." + name[3 - limit :]).replace("$", r"\$")

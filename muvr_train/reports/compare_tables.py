@@ -1,0 +1,94 @@
+"""A comparison of runs for people: on the terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+HEADS = ("partition", "run", "value", "95 %", "difference", "95 %", "p", "p (Holm)", "effect")
+
+
+def print_comparison(found: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print a table per mode to stdout, with what its columns mean."""
+    console = console or Console(width=None if Console().is_terminal else 140)
+    for mode in _modes(found):
+        table = Table(title=f"{_title(found, mode)}", title_justify="left")
+        for place, head in enumerate(HEADS):
+            table.add_column(head, justify="left" if place < 2 else "right", overflow="fold")
+        rows = [row for row in found["rows"] if row["mode"] == mode]
+        for row in rows:
+            style = "bold" if row["partition"] == "mean" else None
+            for cells in _lines(found, row):
+                table.add_row(*map(escape, cells), style=style)
+            table.add_section()
+        console.print(table)
+    for line in _legend(found):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """The same tables as Markdown, with the definitions."""
+    parts = [f"# {found['metric']} of {len(found['runs'])} runs on {found['benchmark']}"]
+    for mode in _modes(found):
+        lines = [_table_line(HEADS), "|---|---|" + "---:|" * (len(HEADS) - 2)]
+        for row in found["rows"]:
+            if row["mode"] == mode:
+                lines += [_table_line(line) for line in _lines(found, row)]
+        parts += [f"## {_title(found, mode)}", "\n".join(lines)]
+    parts += ["![differences](compare.png)", "\n".join(f"* {line}" for line in _legend(found))]
+    parts.append("\n".join(f"* **{name}**: {text}" for name, text in found["definitions"].items()))
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(found: Mapping[str, Any], mode: str) -> str:
+    return f"{found['metric']} (%), query {mode}"
+
+
+def _modes(found: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(row["mode"] for row in found["rows"]))
+
+
+def _lines(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """A line per run: the first stands for itself, the others beside their difference to it."""
+    for index, run in enumerate(found["runs"]):
+        label = f"{row['partition']} ({row['topics']} topics, {row['queries']} queries)" if index == 0 else ""
+        known = (label, run["name"], f"{100 * row['values'][index]:.1f}", _interval(row["intervals"][index]))
+        if index == 0:
+            yield (*known, "", "", "", "", "")
+            continue
+        other = row["differences"][index - 1]
+        yield (
+            *known,
+            f"{100 * other['difference']:+.1f}",
+            _interval(other["interval"], "+.1f"),
+            _p(other["p"]),
+            _p(other["p_holm"]),
+            "-" if other["effect_size"] is None else f"{other['effect_size']:+.2f}",
+        )
+
+
+def _interval(values: Sequence[float] | None, form: str = ".1f") -> str:
+    return "-" if values is None else f"[{100 * values[0]:{form}}, {100 * values[1]:{form}}]"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _legend(found: Mapping[str, Any]) -> list[str]:
+    first = found["runs"][0]["name"]
+    return [
+        f"difference: run minus {first}, on the same queries. Intervals resample search topics; p flips their signs.",
+        "effect: Cohen's d_z over topics (0.2 small, 0.5 medium, 0.8 large).",
+        *found["notes"],
+    ]
+
+
+def _table_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,179 @@
+"""Differences between runs on the same queries: intervals, p values and effect sizes, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from muvr_train.errors import DataError
+from muvr_train.metrics.bootstrap import draw_topics, interval, resampled_means
+from muvr_train.metrics.ranks import Floats
+from muvr_train.metrics.significance import DRAWS, EXACT, effect_size, holm, sign_flip_p
+from muvr_train.reports.matching import Block, common_blocks
+from muvr_train.reports.runs import Run
+
+DEFINITIONS = {
+    "value": "mean over the counted queries of a partition; `mean` is the plain mean over partitions",
+    "interval": "95 % percentile interval over bootstrap resamples of the search topics of each partition",
+    "difference": "run minus the first run, on the same queries; its interval resamples the same topics for both",
+    "p": "two-sided paired permutation test that flips the sign of whole topics: all patterns of up to "
+    f"{EXACT} topics, else {DRAWS:,} random ones; `mean`: over the topics of all partitions, each with its weight",
+    "p_holm": "p after Holm's correction for the number of runs that are compared with the first",
+    "effect_size": "Cohen's d_z: mean difference of the topics in units of its standard deviation; `mean`: over all "
+    "topics",
+    "topics": "search topics with counted queries",
+}
+UAP_NOTE = (
+    "uAP has intervals but no p value: it ranks the pairs of all queries at once, and scores of two models cannot be "
+    "swapped within one ranking"
+)
+UAP_WITHOUT = (
+    "uAP has no paired interval here: it needs the resampled values that an evaluation with benchmark.bootstrap > 0 "
+    "leaves in resampled.npz, of as many resamples in each run"
+)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """What K runs reach on one partition, as it enters the mean over partitions.
+
+    Attributes:
+        values: [K] the metric.
+        samples: [K, B] resampled, None where there are none.
+        shares: [K - 1, T] what each topic adds to the difference to the first run; None for uAP.
+        topics: [K - 1, T] mean difference of each topic; None for uAP.
+        size: T.
+        queries: counted ones.
+    """
+
+    values: Floats
+    samples: Floats | None
+    shares: Floats | None
+    topics: Floats | None
+    size: int
+    queries: int
+
+
+def compare_runs(
+    runs: Sequence[Run],
+    metric: str = "mAP",
+    mode: str | None = None,
+    common: bool = False,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Compare runs with the first of them.
+
+    Args:
+        runs: two or more, on the same queries.
+        metric: `mAP`, `uAP`, or a per-query metric as it is named in per_query.csv.
+        mode: one mode; None for all that every run has.
+        common: allow different query sets and compare the queries that all have.
+        resamples: B, for intervals.
+        seed: of the draws.
+
+    Returns:
+        `benchmark`, `metric`, `runs` (names), `rows` (one per mode and partition: `values`, `intervals` [K] and
+        `differences` [K - 1]), `notes` and `definitions`; fractions, ready for JSON.
+
+    Raises:
+        ConfigError: an unknown metric or mode.
+        DataError: the runs are not about the same queries, galleries or benchmark.
+    """
+    blocks = common_blocks(runs, "mAP" if metric == "uAP" else metric, mode, common)
+    if metric == "uAP" and not all(block.whole for block in blocks):
+        raise DataError("uAP ranks all queries of a partition together: it cannot be compared on the common ones only")
+    rows, notes = [], [UAP_NOTE] if metric == "uAP" else []
+    for chosen in dict.fromkeys(block.mode for block in blocks):
+        parts = {block.partition: block for block in blocks if block.mode == chosen}
+        paired = {name: _paired(runs, block, metric, resamples, seed) for name, block in parts.items()}
+        rows += [_row(runs, chosen, name, part) for name, part in paired.items()]
+        averaged = runs[0].meta.get("averaged") or list(paired)
+        inside = [part for name, part in paired.items() if name in averaged]
+        if inside:
+            rows.append(_row(runs, chosen, "mean", _mean(inside)))
+        if any(part.size < 2 for part in paired.values()):
+            notes.append(f"{chosen}: a partition with one search topic has no interval, and so the mean has none")
+        if metric == "uAP" and any(part.samples is None for part in paired.values()):
+            notes.append(UAP_WITHOUT)
+    names = [run.name for run in runs]
+    return {
+        "benchmark": runs[0].benchmark,
+        "metric": metric,
+        "runs": [{"name": name, "path": str(run.path)} for name, run in zip(names, runs, strict=True)],
+        "rows": rows,
+        "notes": list(dict.fromkeys(notes)),
+        "definitions": DEFINITIONS,
+    }
+
+
+def _paired(runs: Sequence[Run], block: Block, metric: str, resamples: int, seed: int) -> Paired:
+    draws = draw_topics(block.topics, resamples, seed)
+    number = draws.sums(block.counted)
+    size, queries = int((number > 0).sum()), int(number.sum())
+    if not queries:
+        raise DataError(f"partition {block.partition}, mode {block.mode}: no query is counted")
+    if metric == "uAP":
+        values, samples = _uap(runs, block)
+        return Paired(values, samples if size > 1 else None, None, None, size, queries)
+    values = block.values[:, block.counted].mean(axis=1)
+    samples = resampled_means(block.values, block.counted, draws) if size > 1 else None
+    sums = draws.sums((block.values[1:] - block.values[0]) * block.counted)[:, number > 0]
+    return Paired(values, samples, sums / queries, sums / number[number > 0], size, queries)
+
+
+def _uap(runs: Sequence[Run], block: Block) -> tuple[Floats, Floats | None]:
+    key = block.mode, block.partition
+    try:
+        values = np.array([run.rows[key]["metrics"]["uAP"] for run in runs])
+    except KeyError as error:
+        raise DataError(f"mode {block.mode}, partition {block.partition}: a run has no {error} in its rows") from error
+    found = [run.resampled.get(key) for run in runs]
+    known = [samples for samples in found if samples is not None]
+    if len(known) < len(runs) or len({len(samples) for samples in known}) > 1:
+        return values, None
+    return values, np.stack(known)
+
+
+def _mean(parts: Sequence[Paired]) -> Paired:
+    known = [part.samples for part in parts if part.samples is not None]
+    shares = [part.shares for part in parts if part.shares is not None]
+    topics = [part.topics for part in parts if part.topics is not None]
+    return Paired(
+        np.mean([part.values for part in parts], axis=0),
+        np.mean(known, axis=0) if len(known) == len(parts) else None,
+        np.concatenate(shares, axis=1) / len(parts) if shares else None,
+        np.concatenate(topics, axis=1) if topics else None,
+        sum(part.size for part in parts),
+        sum(part.queries for part in parts),
+    )
+
+
+def _row(runs: Sequence[Run], mode: str, partition: str, part: Paired) -> dict[str, Any]:
+    tested = part.shares is not None and part.size > 1
+    p_values = [sign_flip_p(shares) for shares in part.shares] if tested and part.shares is not None else None
+    adjusted = holm(p_values) if p_values is not None else None
+    differences = []
+    for index, run in enumerate(runs[1:]):
+        differences.append(
+            {
+                "run": run.name,
+                "difference": float(part.values[index + 1] - part.values[0]),
+                "interval": None if part.samples is None else interval(part.samples[index + 1] - part.samples[0]),
+                "p": None if p_values is None else p_values[index],
+                "p_holm": None if adjusted is None else adjusted[index],
+                "effect_size": None if part.topics is None else effect_size(part.topics[index]),
+            }
+        )
+    return {
+        "mode": mode,
+        "partition": partition,
+        "queries": part.queries,
+        "topics": part.size,
+        "values": [float(value) for value in part.values],
+        "intervals": [None if part.samples is None else interval(part.samples[k]) for k in range(len(runs))],
+        "differences": differences,
+    }
