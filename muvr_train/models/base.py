@@ -74,7 +74,9 @@ class SimilarityNetwork(nn.Module, ABC):
         tokens = self._checked(tokens).to(dtype=torch.float32).normalized()
         if self.whitening is not None:
             tokens = replace(tokens, x=self.whitening(tokens.x))
-        return self._index(replace(tokens, x=tokens.x.masked_fill(~tokens.mask[:, :, None, None], 0.0)))
+        if not bool(tokens.mask.all()):
+            tokens = replace(tokens, x=tokens.x.masked_fill(~tokens.mask[:, :, None, None], 0.0))
+        return self._index(tokens)
 
     def _checked(self, tokens: Tokens) -> Tokens:
         if tokens.x.shape[-1] != self.dim:
