@@ -65,7 +65,7 @@ def fivr(
 
 
 def evve(events: Mapping[str, tuple[set[str], set[str], set[str]]], scores: Scores) -> dict[str, tuple[float, float]]:
-    """MAP and uAP of each event and of `all`; `mean` is the mean of the events."""
+    """MAP and uAP of each event with a match and of `all`; `mean` is the mean of the events."""
     results: dict[str, tuple[float, float]] = {}
     groups = {**{event: [event] for event in events}, "all": list(events)}
     for name, group in groups.items():
@@ -81,9 +81,10 @@ def evve(events: Mapping[str, tuple[set[str], set[str], set[str]]], scores: Scor
                     precisions.append(trapezoids(ranking(kept), matches) / len(matches))
                 pairs.update({(query, video): score for video, score in kept.items()})
                 right.update((query, video) for video in matches)
-        results[name] = mean(precisions), micro(pairs, right, len(right))
-    results["mean"] = tuple(mean([results[event][i] for event in events]) for i in (0, 1))  # type: ignore[assignment]
-    return results
+        if precisions:
+            results[name] = mean(precisions), micro(pairs, right, len(right))
+    of_events = [pair for name, pair in results.items() if name != "all"]
+    return {**results, "mean": (mean([pair[0] for pair in of_events]), mean([pair[1] for pair in of_events]))}
 
 
 def cc_web_video(dataset: Mapping[str, Any], scores: Scores, whole: bool, clean: bool) -> float:
