@@ -13,11 +13,13 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.names import hint, nearest_names
-from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, optional, several, whole
+from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, one_or_several, optional, several, whole
+from muvr_train.preflight.scores import FUSIONS
 
 PARTITIONS = ("news", "others", "instance", "region", "dance", "mean")
-MODES = {"muvr_base": ("v", "t", "tv"), "copies": ("v",), "table": ("v", "t", "tv")}
+MODES = {"muvr_base": ("v", "t", "tv"), "muvr_filter": ("v", "t", "tv"), "copies": ("v",), "table": ("v", "t", "tv")}
 
 
 RULES: dict[str, Rule] = {
@@ -26,6 +28,10 @@ RULES: dict[str, Rule] = {
     "seed": Rule(lambda v: whole(0).allows(v) and v < 2**32, "a whole number from 0 to 2^32 - 1"),
     "resume_from": optional(TEXT),
     "ckpt_path": optional(TEXT),
+    "scores": optional(one_or_several(TEXT)),
+    "fuse": optional(one_or_several(one_of(*FUSIONS))),
+    "save_scores": FLAG,
+    "calibration_background": optional(TEXT),
     "on_missing": one_of("error", "official"),
     "residency": one_of("mmap", "ram", "gpu"),
     "expected_encoder": optional(TEXT),
@@ -57,6 +63,9 @@ RULES: dict[str, Rule] = {
     ),
     "benchmark.noise": optional(number(0, 0.5, open_least=True)),
     "benchmark.ks": several(whole(1)),
+    "benchmark.tag_mode": one_or_several(number(0)),
+    "benchmark.logic": FLAG,
+    "benchmark.upper_bound": FLAG,
     "benchmark.seed": whole(0),
     "benchmark.intros": FLAG,
     "optimizer.lr": number(0, open_least=True),
@@ -103,9 +112,11 @@ def check_values(cfg: DictConfig) -> None:
     _check_run_name(cfg)
     _check_data(cfg)
     _check_modes(cfg)
+    _check_filter(cfg)
     _check_folds(cfg)
     _check_monitor(cfg)
     _check_targets(cfg)
+    check_calibration(cfg, None if cfg.get("benchmark") is None else cfg.benchmark.modes or MODES[cfg.benchmark.name])
 
 
 OWN_MODEL_RULES = {
@@ -128,7 +139,7 @@ def check_paths(cfg: DictConfig) -> None:
     Raises:
         DataError: it is not.
     """
-    for key in ("data.annotations", "data.features", "data.videos"):
+    for key in ("data.annotations", "data.features", "data.videos", "calibration_background"):
         value = OmegaConf.select(cfg, key, throw_on_missing=False)
         if value is not None and not Path(value).exists():
             raise DataError(f"{key}={value}: there is no such file or folder")
@@ -170,7 +181,8 @@ def _check_data(cfg: DictConfig) -> None:
         raise ConfigError("data=folder needs data.videos=DIR, the folder with your video files")
     if cfg.get("residency") == "gpu" and data.workers > 0:
         raise ConfigError("residency=gpu needs data.workers=0: resident features are read without loader processes")
-    if data.kind in ("muvr", "table") and data.features is None and data.videos is None:
+    without = data.features is None and data.videos is None and not cfg.get("scores")
+    if data.kind in ("muvr", "table") and without:
         raise ConfigError(f"data={data.kind} needs data.features=STORE (or a folder of .npy files), or data.videos=DIR")
     if (data.kind == "table") != (benchmark.name == "table"):
         raise ConfigError(
@@ -193,6 +205,23 @@ def _check_modes(cfg: DictConfig) -> None:
         raise ConfigError(
             f"benchmark.modes={_plain(benchmark.modes)}: benchmark={benchmark.name} has no mode {wrong[0]}; "
             f"it has {allowed}"
+        )
+
+
+def _check_filter(cfg: DictConfig) -> None:
+    if OmegaConf.select(cfg, "benchmark.name") != "muvr_filter":
+        return
+    if "loss" in cfg:
+        raise ConfigError(
+            "benchmark=muvr_filter is evaluated, not trained on: train with benchmark=muvr_base (the same queries), "
+            "then python evaluate.py ckpt_path=checkpoints/NAME/best.ckpt benchmark=muvr_filter"
+        )
+    if cfg.data.kind != "muvr":
+        raise ConfigError(f"benchmark=muvr_filter needs data=muvr: data={cfg.data.kind} has no tag expressions")
+    if cfg.benchmark.modes is not None and len(cfg.benchmark.modes) > 1:
+        raise ConfigError(
+            f"benchmark.modes={_plain(cfg.benchmark.modes)}: benchmark=muvr_filter merges tags with one score of the "
+            "query, [v], [t] or [tv] (null: tv)"
         )
 
 
@@ -239,7 +268,7 @@ def _check_monitor(cfg: DictConfig) -> None:
 
 def partitions(benchmark: str) -> list[str]:
     """List a benchmark's partitions as far as they are known before its data is read (else empty)."""
-    return list(PARTITIONS) if benchmark == "muvr_base" else []
+    return list(PARTITIONS) if benchmark.startswith("muvr_") else []
 
 
 def metric_names(ks: Any) -> Iterator[str]:

@@ -61,6 +61,12 @@ def several(rule: Rule, length: int | None = None) -> Rule:
     return Rule(allows, f"a list of {length or 'one or more different'} entries, each {rule.text}", rule.names)
 
 
+def one_or_several(rule: Rule) -> Rule:
+    """A value, or a list of different ones."""
+    many = several(rule)
+    return Rule(lambda value: rule.allows(value) or many.allows(value), f"{rule.text}, or {many.text}", rule.names)
+
+
 TEXT = Rule(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")
 FLAG = Rule(lambda value: isinstance(value, bool), "true | false")
 SHARE = number(0, 1)

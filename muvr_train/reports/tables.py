@@ -15,22 +15,27 @@ from muvr_train.results import Results
 def partition_table(named: Mapping[str, Results], references: Sequence[PublishedRow] = ()) -> Table:
     """Show mAP / uAP in percent, a line per model and mode, a column per partition and their mean.
 
+    Rows without uAP (tag expressions) show mAP alone; a partition without a row in a mode stays empty.
+
     Args:
         named: results by the name of the model, on the same queries and gallery.
         references: published rows, printed below.
     """
-    partitions = list(dict.fromkeys(str(row["partition"]) for results in named.values() for row in results.rows))
-    table = Table(title="mAP / uAP (%)", title_justify="left")
+    rows = [row for results in named.values() for row in results.rows]
+    pooled = any("uAP" in row["metrics"] for row in rows)  # type: ignore[operator]
+    table = Table(title="mAP / uAP (%)" if pooled else "mAP (%)", title_justify="left")
+    partitions = list(dict.fromkeys(str(row["partition"]) for row in rows))
     table.add_column("model", overflow="fold")
     table.add_column("query")
     for partition in partitions:
         table.add_column(partition, justify="right", style="bold" if partition == "mean" else None)
     for name, results in named.items():
         for mode in results.modes:
-            cells = [_pair(results.metrics(mode, partition)) for partition in partitions]
+            found = {row["partition"]: row["metrics"] for row in results.rows if row["mode"] == mode}
+            cells = [_pair(found[partition]) if partition in found else "" for partition in partitions]  # type: ignore[arg-type]
             table.add_row(escape(name), mode, *cells)
     for (system, mode), metrics in _published(references).items():
-        cells = [_published_cell(metrics.get(partition)) for partition in partitions]
+        cells = [_published_cell(metrics.get(partition), pooled) for partition in partitions]
         table.add_row(f"{system} (published, all of MUVR)", mode, *cells, style="dim")
     return table
 
@@ -50,6 +55,29 @@ def recall_table(named: Mapping[str, Results], ks: Sequence[int]) -> Table:
             table.add_row(
                 escape(name), mode, *(f"{100 * mean[f'recall@{k}']:.1f}" if k <= gallery else "-" for k in ks)
             )
+    return table
+
+
+def expression_table(results: Results) -> Table | None:
+    """Show mAP in percent by operator and sign of tag expressions, a line per mode; None where there are none.
+
+    Each is the mean over the partitions that have such expressions; their number stands in the column's head.
+    """
+    parts = [
+        part for part in results.breakdowns if part["group"] in ("operator", "sign") and part["partition"] == "mean"
+    ]
+    if not parts:
+        return None
+    numbers = {(part["group"], part["name"]): part["counts"]["expressions"] for part in parts}  # type: ignore[index]
+    table = Table(
+        title="mAP by operator and sign of the tag expressions, mean over partitions (%)", title_justify="left"
+    )
+    table.add_column("query")
+    for (_, name), number in numbers.items():
+        table.add_column(f"{name}\n({number})", justify="right")
+    for mode in results.modes:
+        found = {(part["group"], part["name"]): part["metrics"] for part in parts if part["mode"] == mode}
+        table.add_row(mode, *(f"{100 * found[key]['mAP']:.1f}" if key in found else "" for key in numbers))  # type: ignore[index]
     return table
 
 
@@ -74,12 +102,15 @@ def print_tables(
     console = console or Console(width=None if Console().is_terminal else 140)
     console.print(partition_table(named, references))
     console.print(recall_table(named, ks))
+    by_expression = expression_table(list(named.values())[-1])
+    if by_expression is not None:
+        console.print(by_expression)
     for line in count_lines(list(named.values())[-1]):
         console.print(line, soft_wrap=True, markup=False)
 
 
 def _pair(metrics: Mapping[str, float]) -> str:
-    return f"{100 * metrics['mAP']:.1f} / {100 * metrics['uAP']:.1f}"
+    return " / ".join(f"{100 * metrics[name]:.1f}" for name in ("mAP", "uAP") if name in metrics)
 
 
 def _published(rows: Sequence[PublishedRow]) -> dict[tuple[str, str], dict[str, Mapping[str, float]]]:
@@ -89,8 +120,8 @@ def _published(rows: Sequence[PublishedRow]) -> dict[tuple[str, str], dict[str, 
     return grouped
 
 
-def _published_cell(metrics: Mapping[str, float] | None) -> str:
+def _published_cell(metrics: Mapping[str, float] | None, pooled: bool) -> str:
     if metrics is None:
         return ""
     known = [f"{100 * metrics[name]:.1f}" if name in metrics else "-" for name in ("mAP", "uAP")]
-    return " / ".join(known)
+    return " / ".join(known) if pooled else known[0]

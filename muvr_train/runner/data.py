@@ -25,6 +25,7 @@ from muvr_train.features.listing import list_videos, renamed
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
 from muvr_train.runner.overview import print_overview
+from muvr_train.search.filter_scores import TagSettings
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Data:
     @property
     def is_muvr(self) -> bool:
         """Whether published MUVR figures may stand beside the results."""
-        return self.kind == "muvr" and self.benchmark.name == "muvr_base"
+        return self.kind == "muvr" and self.benchmark.name.startswith("muvr_")
 
     def part(self, split: str) -> Benchmark:
         """Reduce the benchmark to one split (or all) of its queries."""
@@ -89,8 +90,10 @@ class Data:
         return known and bool(set(self.train_videos) & set(self.part(split).video_ids))
 
     def baseline_protocol(self, protocol: Protocol) -> Protocol:
-        """Give the untrained rows text modes only where texts live in the space of the frames."""
-        return protocol if self.store.manifest.get("text_aligned") else replace(protocol, modes=("v",))
+        """Give the untrained rows text modes and tags only where texts live in the space of the frames."""
+        if self.store.manifest.get("text_aligned"):
+            return protocol
+        return replace(protocol, modes=("v",), tags=TagSettings((), logic=False, upper_bound=False))
 
     def print_overview(self, cfg: DictConfig, device: str) -> None:
         """Print the table a run begins with."""
@@ -106,7 +109,17 @@ def protocol_of(cfg: DictConfig) -> Protocol:
         ks=tuple(cfg.benchmark.ks),
         ties=cfg.benchmark.ties,
         on_missing=cfg.on_missing,
+        tags=tags_of(cfg),
     )
+
+
+def tags_of(cfg: DictConfig) -> TagSettings:
+    """Read what rows of MUVR-Filter are asked for (the defaults for other benchmarks, which have none)."""
+    if cfg.benchmark.name != "muvr_filter":
+        return TagSettings()
+    asked = cfg.benchmark.tag_mode
+    modes = (asked,) if isinstance(asked, (int, float)) else asked
+    return TagSettings(tuple(float(mode) for mode in modes), cfg.benchmark.logic, cfg.benchmark.upper_bound)
 
 
 def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Data:
@@ -204,7 +217,7 @@ def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchma
 
 
 def _open_muvr(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
-    benchmark = read_muvr(Path(cfg.data.annotations))
+    benchmark = read_muvr(Path(cfg.data.annotations), filters=cfg.benchmark.name == "muvr_filter")
     if cfg.data.features is None and cfg.data.videos is None:
         raise ConfigError("data=muvr needs data.features=STORE_OR_FOLDER, or data.videos=DIR to extract from")
     path = (
