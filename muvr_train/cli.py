@@ -22,6 +22,7 @@ from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.preflight import runs
 from muvr_train.preflight.compose import Composer, missing_keys, one_line
 from muvr_train.preflight.quoting import quote_override, quote_value, split_override
+from muvr_train.preflight.scores import check_scores, score_paths
 
 
 def config_dir() -> Path:
@@ -206,7 +207,8 @@ def _complete_out(typed: list[str], configs: list[DictConfig], multirun: bool, r
     cfg = configs[0]
     swept, name = len({c.out for c in configs}) > 1, cfg.out
     if name is None:
-        model = cfg.hydra.runtime.choices.get("model") or Path(cfg.ckpt_path).resolve().parent.name
+        model = "-".join(path.stem for path in score_paths(cfg)) or cfg.hydra.runtime.choices.get("model")
+        model = model or Path(cfg.ckpt_path).resolve().parent.name
         name = f"outputs/{runs.unused(Path('outputs'), f'{model}-{runs.time_stamp()}'.replace('/', '-'))}"
     number = "_${hydra:job.num}" if multirun and not swept else ""
     if cfg.out is None or number:
@@ -216,12 +218,14 @@ def _complete_out(typed: list[str], configs: list[DictConfig], multirun: bool, r
 
 
 def _check_subject(typed: list[str], cfg: DictConfig) -> None:
-    """Check that there is one thing to evaluate: a checkpoint or an untrained model."""
+    """Check that there is one thing to evaluate: a checkpoint, an untrained model, or score files."""
     keys = {split_override(text)[1] for text in typed}
+    check_scores(cfg, keys)
     if cfg.ckpt_path is None:
-        if cfg.get("model") is None:
+        if cfg.get("model") is None and not cfg.scores:
             raise ConfigError(
-                "nothing to evaluate: give ckpt_path=checkpoints/NAME/best.ckpt, or model=frame_max (untrained)"
+                "nothing to evaluate: give ckpt_path=checkpoints/NAME/best.ckpt, model=frame_max (untrained), or "
+                "scores=FILE"
             )
         return
     both = sorted(key for key in keys if key.split(".")[0] in ("model", "fusion"))

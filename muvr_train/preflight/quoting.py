@@ -10,7 +10,19 @@ import re
 from pathlib import Path
 
 PATH_KEYS = frozenset(
-    {"data.videos", "data.annotations", "data.features", "ckpt_path", "out", "videos", "features", "resume_from", "run"}
+    {
+        "data.videos",
+        "data.annotations",
+        "data.features",
+        "ckpt_path",
+        "scores",
+        "calibration_background",
+        "out",
+        "videos",
+        "features",
+        "resume_from",
+        "run",
+    }
 )
 
 
@@ -40,8 +52,9 @@ def split_override(text: str) -> tuple[str, str, str | None]:
 def quote_override(text: str, multirun: bool = False) -> str:
     """Quote the value of a path-like key; every other setting is left as it was typed.
 
-    A value of the grammar's own is kept: `null`, a string in quotes, `${...}`, and with `multirun` a list of several
-    values with commas between them. Where a file has exactly the typed name, that file is meant instead.
+    A value of the grammar's own is kept: `null`, a string in quotes, `${...}`, with `multirun` several values with
+    commas between them, and for `scores` a list in brackets. Where a file has exactly the typed name, that file is
+    meant instead.
     """
     prefix, key, value = split_override(text)
     if key not in PATH_KEYS or not value or prefix == "~" or value == "null":
@@ -52,11 +65,17 @@ def quote_override(text: str, multirun: bool = False) -> str:
         if re.fullmatch(r"[^'\"]*\$\{[\w.:%,\- ]+\}[^'\"]*", value) or value.startswith(("glob(", "choice(")):
             return text
         if multirun and "," in value:
-            parts = (part.strip() for part in value.split(","))
-            return f"{prefix}{key}=" + ",".join(part if part[:1] in ("'", '"') else quote_value(part) for part in parts)
+            return f"{prefix}{key}={_quote_each(value)}"
+        if key == "scores" and value[0] == "[" and value[-1] == "]":
+            return f"{prefix}{key}=[{_quote_each(value[1:-1])}]"
         if value.startswith("~"):
             value = str(Path(value).expanduser())
     return f"{prefix}{key}={quote_value(value)}"
+
+
+def _quote_each(values: str) -> str:
+    parts = [part.strip() for part in values.split(",")]
+    return ",".join(part if part[:1] in ("'", '"') else quote_value(part) for part in parts if part)
 
 
 def _exists(value: str) -> bool:
