@@ -42,7 +42,7 @@ def escape(text: str) -> str:
     """
     text = " ".join(text.split())
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_{}\[\]()#+!|~$@-])", r"\\\1", text) if re.search(r"[\\`*_\[\]|~$@!#]", text) else text
+    return re.sub(r"([\\`*_\[\]|~$#!])", r"\\\1", text)
 
 
 def _section(table: ScoreTable, prefix: str = "") -> list[str]:

@@ -10,6 +10,7 @@ from muvr_train.reports.content import ReportContent
 from muvr_train.results import Results
 
 MISSING = "-"
+BREAKDOWN_COUNTS = ("counted_queries", "positives")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def table_of_metrics(content: ReportContent, partition: str, metrics: Sequence[s
         if any(metric in known for metric in metrics):
             cells = tuple(Cell(percent(known.get(metric))) for metric in metrics)
             rows.append(Row((f"{system} (published)", mode), cells, published=True))
-    return ScoreTable(f"{partition} (%)", ("model", "query"), tuple(metrics), tuple(rows))
+    title = "mean over partitions" if partition == "mean" else partition
+    return ScoreTable(f"{title} (%)", ("model", "query"), tuple(metrics), tuple(rows))
 
 
 def metric_names(content: ReportContent, extra: bool = False) -> list[str]:
@@ -120,7 +122,9 @@ def counts_table(results: Results) -> ScoreTable:
         )
         for row in rows
     ]
-    return ScoreTable("counts", ("query", "partition"), tuple(names), tuple(lines))
+    return ScoreTable(
+        "counts (lines of the mean are sums over partitions)", ("query", "partition"), tuple(names), tuple(lines)
+    )
 
 
 def percent(value: float | None) -> str:
@@ -130,7 +134,7 @@ def percent(value: float | None) -> str:
 
 def _breakdown(title: str, group: str, lines: Sequence[Mapping[str, Any]]) -> ScoreTable:
     known = dict.fromkeys(name for line in lines for name in line["metrics"])
-    counts = dict.fromkeys(name for line in lines for name in line.get("counts", {}))
+    counts = dict.fromkeys(name for line in lines for name in line.get("counts", {}) if name in BREAKDOWN_COUNTS)
     metrics = [name for name in known if not name.startswith(("precision@", "hit@"))]
     rows = [
         Row(
@@ -142,7 +146,10 @@ def _breakdown(title: str, group: str, lines: Sequence[Mapping[str, Any]]) -> Sc
         )
         for line in lines
     ]
-    return ScoreTable(title, (group, "partition"), (*counts, *(f"{name} %" for name in metrics)), tuple(rows))
+    columns = (*counts, *(f"{name} %" for name in metrics))
+    used = [i for i in range(len(columns)) if any(row.cells[i].text != MISSING for row in rows)]
+    kept = tuple(replace(row, cells=tuple(row.cells[i] for i in used)) for row in rows)
+    return ScoreTable(title, (group, "partition"), tuple(columns[i] for i in used), kept)
 
 
 def _by_model(content: ReportContent) -> Iterable[tuple[tuple[str, str], dict[str, Mapping[str, Any]]]]:
