@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,3 +61,20 @@ class Results:
             for name, value in row["metrics"].items()  # type: ignore[attr-defined]
             if name in ("mAP", "uAP") or name.startswith("recall@")
         }
+
+
+@dataclass(frozen=True)
+class CalibratedRow:
+    """Results after calibration.
+
+    Attributes:
+        name: `<label> + <step> + <step>`.
+        steps: name and settings of each step, in order.
+        fitted_on: what they were fitted on, as plain facts.
+        results: in the modes that the steps change.
+    """
+
+    name: str
+    steps: list[dict[str, Any]]
+    fitted_on: dict[str, Any]
+    results: Results

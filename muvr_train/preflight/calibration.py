@@ -25,12 +25,12 @@ RULES: dict[str, Rule] = {
 """Settings of the package's own steps, by class."""
 
 
-def check_calibration(cfg: DictConfig, modes: Sequence[str]) -> None:
+def check_calibration(cfg: DictConfig, modes: Sequence[str] | None) -> None:
     """Check the steps of a composed config: their entries, settings and order.
 
     Args:
-        cfg: with `calibration` and `calibration_background`, or without both.
-        modes: that will be evaluated.
+        cfg: where `calibration` names no step nothing is checked.
+        modes: that will be evaluated, None where that is not known.
 
     Raises:
         ConfigError: a step is impossible where it stands, or a setting is.
@@ -42,6 +42,9 @@ def check_calibration(cfg: DictConfig, modes: Sequence[str]) -> None:
                 f"calibration_background={cfg.calibration_background} is given, but no step: add calibration=[NAME,...]"
             )
         return
+    for key in ("benchmark.folds", "scores"):
+        if OmegaConf.select(cfg, key, throw_on_missing=False):
+            raise ConfigError(f"calibration acts on the features and scores of one model and cannot go with {key}")
     targets = {str(name): _target(str(name), node[name]) for name in node}
     check_order({name: OWN_STEPS.get(target) for name, target in targets.items()}, modes)
     for name, target in targets.items():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from muvr_train.results import Results
+from muvr_train.results import CalibratedRow, Results
 
 DEFINITIONS = {
     "mAP": "mean over counted queries of the average precision; divisor = positives in the gallery, found or not",
@@ -24,8 +24,13 @@ DEFINITIONS = {
     "nDCG": "normalised discounted cumulative gain with binary relevance",
     "mean": "plain mean over partitions",
     "ties": "average: expected value over random orders within a tie; optimistic, pessimistic: best and worst order",
+    "mode tag_<m>": "MUVR-Filter, the expressions that the official program evaluates: the query's score + m * sum of "
+    "the tags' signed cosines (0: without tags); m = K > 1: the top K by the query's score, ranked by that sum",
+    "mode logic_<m>": "the same for all expressions; AND adds conditions, OR takes the best (cosines less their mean)",
+    "mode upper_bound_by_labels": "no method: for each expression the combination with the best average precision",
     "intervals": "95 % percentile interval over bootstrap resamples of the search topics of each partition",
     "breakdowns.level": "positives of one level of correspondence; those of other levels are left out of the ranking",
+    "breakdowns.operator, breakdowns.sign": "tag expressions of one operator, or of one sign; mean over these",
     "breakdowns.noise_remove": "mAP with a share of the positive pairs left out; mAP_std over the repeats",
     "breakdowns.noise_add": "mAP with as many non-matching pairs, drawn over all, taken as positives",
     "per_query.top_false": "the 5 best-scored non-matches: [[id, score], ...]",
@@ -40,12 +45,20 @@ DEFINITIONS = {
     "counts.missing_queries": "queries without features, dropped (on_missing=official)",
     "counts.missing_database": "database videos without features, counted as not retrieved (on_missing=official)",
     "counts.queries_without_text": "queries left out of the mode because they have no text",
+    "counts.expressions": "pairs of a query and a tag expression: what the means are over",
+    "counts.expressions_left_out": "that begin with AND or OR, which the official program does not evaluate",
+    "counts.expressions_without_tag_vectors": "with AND or OR, left out because a tag has no vector",
+    "counts.queries_without_expressions": "queries that have no evaluated expression",
     "counts.self_removed": "queries removed from their own ranking",
 }
 
 
 def write_results(
-    folder: Path, results: Results, meta: Mapping[str, Any], baselines: Mapping[str, Results] | None = None
+    folder: Path,
+    results: Results,
+    meta: Mapping[str, Any],
+    baselines: Mapping[str, Results] | None = None,
+    calibrated: Sequence[CalibratedRow] = (),
 ) -> Path:
     """Write results.json and per_query.csv into `folder`, each at once (temp file + rename).
 
@@ -54,6 +67,7 @@ def write_results(
         results: the model's rows.
         meta: plain facts about the run; the metric definitions are added.
         baselines: untrained rows on the same queries and gallery, by name.
+        calibrated: the model's rows behind calibration steps.
 
     Returns:
         The path of results.json.
@@ -64,10 +78,18 @@ def write_results(
         "rows": results.rows,
         "breakdowns": results.breakdowns,
         "baselines": [{"name": name, "rows": other.rows} for name, other in (baselines or {}).items()],
+        "calibrated": [
+            {"name": row.name, "steps": row.steps, "fitted_on": row.fitted_on, "rows": row.results.rows}
+            for row in calibrated
+        ],
     }
     path = folder / "results.json"
     write_json(path, content)
-    named = {str(meta.get("model", "model")): results, **(baselines or {})}
+    named = {
+        str(meta.get("model", "model")): results,
+        **(baselines or {}),
+        **{row.name: row.results for row in calibrated},
+    }
     write_resampled(folder / "resampled.npz", named)
     lines = results.per_query
     temporary = folder / ".per_query.csv.tmp"

@@ -11,6 +11,7 @@ import torch
 from omegaconf import DictConfig
 
 from muvr_train.errors import ConfigError
+from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.data import Data, open_data
 from muvr_train.runner.finish import Subject, finish
 from muvr_train.runner.models import build_retriever, fit_model, load_checkpoint, plain
@@ -34,8 +35,8 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if trained == (cfg.model is not None):
         raise ConfigError("give either ckpt_path=... (a trained model) or model=frame_max (or another untrained one)")
     if not trained:
-        build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64))
-    data = open_data(cfg, device, training=trained or bool(cfg.model.get("whiten")))
+        try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64)))
+    data = open_data(cfg, device, training=trained or bool(cfg.model.get("whiten")) or bool(cfg.get("calibration")))
     facts: dict[str, Any] = {}
     if trained:
         loaded = load_checkpoint(Path(cfg.ckpt_path), data.store)
@@ -48,6 +49,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         fit_model(model, data.store, data.train_videos if model.needs_fit else ())
         label = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model.network).__name__).lower()
     data.print_overview(cfg, device)
+    try_calibration(cfg, model)
     subject = Subject(label, trained, model.to(device), baselines=trained, facts=facts)
     return finish(cfg, Path(cfg.out), subject, data, [])
 

@@ -24,6 +24,7 @@ from muvr_train.reports.picture import save_similarity_picture
 from muvr_train.reports.tables import print_tables
 from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
+from muvr_train.runner.calibrate import calibrated_rows
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import baseline_models, plain
 from muvr_train.runner.report import report
@@ -76,7 +77,9 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     others |= untrained_rows(subject, data, part, beside)
     name = cfg.get("run") or subject.label
     meta = {**describe(cfg, data, part, split), "model": str(name), **subject.facts}
-    write_results(folder, results, meta, others)
+    calibrated = calibrated_rows(cfg, folder, subject.model, subject.label, data, part, beside)
+    write_results(folder, results, meta, others, calibrated)
+    others |= {row.name: row.results for row in calibrated}
     flat = results.flat(split)
     write_json(folder / "metrics.json", flat)
     picture = None
@@ -109,7 +112,7 @@ def source_of(subject: Subject, data: Data, protocol: Protocol) -> ScoreSource:
         return subject.source
     if subject.model is None:
         raise ValueError(f"{subject.label}: neither scores nor a model")
-    return ModelScores(subject.model, data.store, protocol.on_missing == "official", protocol.database_block)
+    return ModelScores(subject.model, data.store, protocol.on_missing == "official", protocol.memory_budget)
 
 
 def untrained_rows(subject: Subject, data: Data, part: Benchmark, protocol: Protocol) -> dict[str, Results]:
@@ -164,7 +167,7 @@ def log_final(
         import wandb
 
         lines = [
-            [name, row["mode"], row["partition"], row["metrics"]["mAP"], row["metrics"]["uAP"]]  # type: ignore[index]
+            [name, row["mode"], row["partition"], *(row["metrics"].get(key) for key in ("mAP", "uAP"))]  # type: ignore[attr-defined]
             for name, results in named.items()
             for row in results.rows
         ]

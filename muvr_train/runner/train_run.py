@@ -22,6 +22,7 @@ from muvr_train.evaluation import evaluate
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.write import write_json
+from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.cross_fit import Run, cross_fit
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish
@@ -73,7 +74,7 @@ def train_model(cfg: DictConfig) -> Run:
 
 def try_settings(cfg: DictConfig) -> None:
     """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
-    build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64))
+    try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
     build_loss(cfg)
 
 

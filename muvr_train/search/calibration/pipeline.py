@@ -100,7 +100,7 @@ class CalibratedScores:
         model = source.model
         if calibration.on_features:
             model = CalibratedRetriever(model, calibration.on_features)
-        self.inner = ModelScores(model, source.store, source.frames_as_text, source.block)
+        self.inner = ModelScores(model, source.store, source.frames_as_text, source.memory_budget)
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
         """Raise if features are missing; see `ModelScores`."""
@@ -109,6 +109,10 @@ class CalibratedScores:
     def known_queries(self, partition: Partition) -> Sequence[str]:
         """Ids of the queries whose video has features."""
         return self.source.known_queries(partition)
+
+    def has_tag(self, query: str, tag: str) -> bool:
+        """Whether the store holds the vector of this tag of this query."""
+        return self.source.has_tag(query, tag)
 
     def tag_scores(self, partition: Partition, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Scores of tags, which no step changes; see `ModelScores`."""
