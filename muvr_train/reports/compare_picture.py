@@ -23,7 +23,13 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     parts = list(dict.fromkeys(row["partition"] for row in found["rows"]))
     height = 1.6 + len(parts) * (0.28 + 0.16 * len(others)) + 0.2 * len(others)
     figure, axes = plt.subplots(
-        1, len(modes), figsize=(2.2 + 3.4 * len(modes), height), sharey=True, squeeze=False, layout="constrained"
+        1,
+        len(modes),
+        figsize=(2.2 + 3.4 * len(modes), height),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
     )
     step = 0.7 / len(others)
     for axis, mode in zip(axes[0], modes, strict=True):
@@ -43,6 +49,8 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     first = axes[0, 0]
     first.set_yticks(range(len(parts)), parts)
     first.set_ylim(len(parts) - 0.4, -0.6)
+    low, high = first.get_xlim()
+    first.set_xlim(min(low, -0.5), max(high, 0.5))
     marks = [
         Line2D([], [], color=COLOURS[index % len(COLOURS)], marker="o", label=_short(name))
         for index, name in enumerate(others)
