@@ -34,7 +34,7 @@ class Protocol:
         ties: average (expected value under random order), optimistic or pessimistic.
         on_missing: `error` refuses to be partial; `official` lets missing queries drop out and counts missing database
             videos as not retrieved, as the official MUVR program does.
-        database_block: videos encoded and scored at a time; changes memory, not results.
+        memory_budget: bytes that scoring may hold, see `exhaustive.block_bytes`; None for a quarter of what is free.
         keep_scores: keep the scores in the results, for reports; not those of tag expressions, which are many.
         bootstrap: resamples of the search topics, for 95 % intervals; 0 for none.
         noise: share of the positives that the annotation noise check changes; None for no check.
@@ -47,7 +47,7 @@ class Protocol:
     ks: tuple[int, ...] = KS
     ties: Ties = "average"
     on_missing: str = "error"
-    database_block: int = 256
+    memory_budget: int | None = None
     keep_scores: bool = False
     bootstrap: int = 0
     noise: float | None = None
@@ -70,7 +70,7 @@ def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protoc
         ConfigError: a mode that store or model cannot serve.
     """
     protocol = protocol or Protocol()
-    source = ModelScores(model, store, protocol.on_missing == "official", protocol.database_block)
+    source = ModelScores(model, store, protocol.on_missing == "official", protocol.memory_budget)
     return evaluate_scores(source, benchmark, protocol)
 
 

@@ -110,7 +110,7 @@ def test_tokens_of_a_querying_transformer(shared: Path, benchmark: Benchmark, tm
 
 def test_results_do_not_depend_on_blocks(store: FeatureStore, benchmark: Benchmark) -> None:
     whole = evaluate(untrained(store), store, benchmark.select("all", "full"), OFFICIAL)
-    small = evaluate(untrained(store), store, benchmark.select("all", "full"), replace(OFFICIAL, database_block=7))
+    small = evaluate(untrained(store), store, benchmark.select("all", "full"), replace(OFFICIAL, memory_budget=400_000))
     for one, other in zip(whole.rows, small.rows, strict=True):
         assert one["metrics"] == pytest.approx(other["metrics"], abs=1e-9)
         assert one["counts"] == other["counts"]

@@ -2,47 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from muvr_train.errors import ConfigError
+from muvr_train.features.store import FeatureStore
+from muvr_train.memory import free_bytes, show_bytes
 from muvr_train.models.retriever import Retriever
 from muvr_train.types import EncodedDatabase, QueryBatch
 
+Places = NDArray[np.int64]
+Scorer = Callable[[EncodedDatabase], dict[str, Tensor]]
+"""Gives named scores [rows, B] of a block of B database videos."""
 
-def score_database(
-    model: Retriever,
-    queries: QueryBatch,
-    database_blocks: Callable[[], Iterator[EncodedDatabase]],
-    modes: Sequence[str],
-    query_block: int = 64,
-) -> dict[str, np.ndarray]:
-    """Score queries against a database that arrives in encoded blocks.
+COPIES = 4
+"""How often the tokens of a block exist while it is scored: as stored, as read, normalised, indexed."""
+QUERY_COPIES = 3
+LARGEST_BLOCK = {"cpu": 2**24, "cuda": 2**28}
+"""Bytes of the tokens of a block that there is memory for; larger ones leave a CPU's caches and win nothing."""
+
+
+def block_bytes(device: torch.device, budget: int | None, held: int, largest_video: int) -> int:
+    """How many bytes the tokens of one block may have.
 
     Args:
-        model: the retriever, used in eval mode without gradients.
-        queries: Q queries, on the model's device.
-        database_blocks: gives a fresh iterator over the encoded blocks of N videos in all, in order.
-        modes: of `v` (video), `t` (text), `tv` (both).
-        query_block: queries scored at a time; changes memory, not results.
+        device: where scores are computed.
+        budget: bytes for everything that scoring holds but the model's work space (`model.block_elements`,
+            `model.pair_chunk`); None takes a quarter of what is free, and goes on if that is too little.
+        held: bytes of query tokens and score matrices.
+        largest_video: bytes of the tokens of the longest video.
+
+    Raises:
+        ConfigError: the budget is too small even for blocks of one video.
+    """
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" and budget is None else free_bytes()
+    room = ((free // 4 if budget is None else budget) - held) // COPIES
+    if budget is not None and room < largest_video:
+        raise ConfigError(
+            f"memory_budget={show_bytes(budget)} is too small: the queries and their scores take {show_bytes(held)} "
+            f"and one database video up to {show_bytes(COPIES * largest_video)}; give at least "
+            f"{show_bytes(held + COPIES * largest_video + 10**5)}"
+        )
+    return min(max(room, 1), LARGEST_BLOCK.get(device.type, LARGEST_BLOCK["cuda"]))
+
+
+def plan_blocks(sizes: NDArray[np.int64], limit: int) -> list[Places]:
+    """Split videos into blocks of similar size, so that little is padded.
+
+    Args:
+        sizes: [N] bytes of the tokens of each video.
+        limit: bytes of one padded block; a block of a single video may be larger.
 
     Returns:
-        float32 [Q, N] for each mode.
+        The places of each block's videos, every place once.
+
+    >>> [places.tolist() for places in plan_blocks(np.array([3, 1, 3, 1, 1]), 6)]
+    [[1, 3, 4], [0, 2]]
     """
+    order = np.argsort(sizes, kind="stable")
+    blocks, start = [], 0
+    for stop, size in enumerate(sizes[order].tolist()):
+        if stop > start and (stop + 1 - start) * size > limit:
+            blocks.append(order[start:stop])
+            start = stop
+    return [*blocks, order[start:]] if len(order) else []
+
+
+def video_bytes(store: FeatureStore, ids: Sequence[str]) -> NDArray[np.int64]:
+    """Bytes of the float32 tokens of each video that scoring reads."""
+    width = sum(int(np.prod(store.shape(stream))) for stream in _streams(store))
+    return 4 * width * store.lengths(ids)
+
+
+def query_bytes(queries: QueryBatch) -> int:
+    """Bytes that the tokens of queries take while they are scored."""
+    parts = [part.x for part in (queries.video, queries.text) if part is not None]
+    return QUERY_COPIES * sum(part.nbytes for part in parts)
+
+
+def encoded_blocks(
+    model: Retriever, store: FeatureStore, ids: Sequence[str], blocks: Iterable[Places], device: torch.device
+) -> Iterator[tuple[Places, EncodedDatabase]]:
+    """Read and encode the blocks of a database, one after the other."""
+    for places in blocks:
+        named = [ids[place] for place in places]
+        tokens = [store.tokens(named, stream).to(device) for stream in _streams(store)]
+        yield places, model.encode_database(*tokens)
+
+
+def query_scorer(model: Retriever, queries: QueryBatch, modes: Sequence[str], query_block: int = 128) -> Scorer:
+    """Score Q queries under several modes: float32 [Q, B] each.
+
+    Args:
+        model: in eval mode.
+        queries: on the model's device; encoded here, once.
+        modes: of `v` (video), `t` (text), `tv` (both).
+        query_block: queries scored at a time; changes memory, not results.
+    """
+    starts = range(0, len(queries), query_block)
+    encoded = [model.encode_query(queries[slice(start, start + query_block)]) for start in starts]
+
+    def score(block: EncodedDatabase) -> dict[str, Tensor]:
+        parts = [model.score_modes(query, block, modes) for query in encoded]
+        return {mode: torch.cat([part[mode] for part in parts]) for mode in modes}
+
+    return score
+
+
+def score_blocks(
+    scorers: Sequence[Scorer], blocks: Iterable[tuple[Places, EncodedDatabase]], total: int
+) -> list[dict[str, NDArray[np.float32]]]:
+    """Give every block to every scorer: float32 [rows, total] by name, for each scorer.
+
+    No product of all frames is kept: a block's scores are reduced before the next block is read.
+    """
+    filled: list[dict[str, NDArray[np.float32]]] = [{} for _ in scorers]
+    for places, block in blocks:
+        for scorer, matrices in zip(scorers, filled, strict=True):
+            for name, scores in scorer(block).items():
+                if name not in matrices:
+                    matrices[name] = np.empty((len(scores), total), dtype=np.float32)
+                matrices[name][:, places] = scores.float().cpu().numpy()
+    return filled
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Eval mode without gradients; afterwards the model is as it was."""
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
-            encoded = [
-                model.encode_query(queries[slice(start, start + query_block)])
-                for start in range(0, len(queries), query_block)
-            ]
-            columns: dict[str, list[np.ndarray]] = {mode: [] for mode in modes}
-            for block in database_blocks():
-                parts = [model.score_modes(query, block, modes) for query in encoded]
-                for mode in modes:
-                    columns[mode].append(torch.cat([part[mode].float() for part in parts]).cpu().numpy())
+            yield
     finally:
         model.train(was_training)
-    return {mode: np.concatenate(blocks, axis=1) for mode, blocks in columns.items()}
+
+
+def _streams(store: FeatureStore) -> tuple[str, ...]:
+    return ("video",) if store.dims.fine_dim is None else ("video", "fine")

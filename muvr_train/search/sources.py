@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +15,17 @@ from muvr_train.data.batch import load_queries
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.store import FeatureStore, tag_key
 from muvr_train.models.retriever import MODES, Retriever
-from muvr_train.search.exhaustive import score_database
+from muvr_train.search.exhaustive import (
+    Places,
+    block_bytes,
+    encoded_blocks,
+    evaluating,
+    plan_blocks,
+    query_bytes,
+    query_scorer,
+    score_blocks,
+    video_bytes,
+)
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.types import EncodedDatabase, QueryBatch, TextTokens
 
@@ -63,11 +73,13 @@ class ModelScores:
         model: on its device; put into eval mode while it scores.
         store: the features.
         frames_as_text: the official rule for queries without a text vector, see `data.batch.load_queries`.
-        block: database videos encoded and scored at a time; changes memory, not results.
+        memory_budget: bytes that scoring may hold, see `exhaustive.block_bytes`; changes memory, not results.
     """
 
-    def __init__(self, model: Retriever, store: FeatureStore, frames_as_text: bool = False, block: int = 256) -> None:
-        self.model, self.store, self.frames_as_text, self.block = model, store, frames_as_text, block
+    def __init__(
+        self, model: Retriever, store: FeatureStore, frames_as_text: bool = False, memory_budget: int | None = None
+    ) -> None:
+        self.model, self.store, self.frames_as_text, self.memory_budget = model, store, frames_as_text, memory_budget
         self.modes = supported_modes(model, store)
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
@@ -87,13 +99,19 @@ class ModelScores:
         queries, database = self._queries(partition), self._database(partition)
         as_text = self.frames_as_text and bool(set(modes) - {"v"})
         batch = load_queries(self.store, queries, frames_as_text=as_text).to(device_of(self.model))
-        blocks = self._blocks(database)
-        scored: dict[str, ScoreMatrix] = {}
-        for rows, group in _groups(batch, modes).items():
-            part = batch if len(rows) == len(batch) else batch[torch.tensor(rows, dtype=torch.long)]
-            for mode, scores in score_database(self.model, part, blocks, group).items():
-                scored[mode] = ScoreMatrix(part.ids, database, scores)
-        return scored
+        parts = [
+            (batch if len(rows) == len(batch) else batch[torch.tensor(rows, dtype=torch.long)], group)
+            for rows, group in _groups(batch, modes).items()
+        ]
+        held = query_bytes(batch) + sum(4 * len(part) * len(database) * len(group) for part, group in parts)
+        with evaluating(self.model):
+            scorers = [query_scorer(self.model, part, group) for part, group in parts]
+            filled = score_blocks(scorers, self._blocks(database, held), len(database))
+        return {
+            mode: ScoreMatrix(part.ids, database, scores)
+            for (part, _), found in zip(parts, filled, strict=True)
+            for mode, scores in found.items()
+        }
 
     def has_tag(self, query: str, tag: str) -> bool:
         """Whether the store holds the vector of this tag of this query."""
@@ -111,7 +129,8 @@ class ModelScores:
         Raises:
             DataError: a tag has no vector in the store, or the model has no text part.
         """
-        if self.model.text_part is None:
+        score_text = self.model.text_part
+        if score_text is None:
             raise DataError(f"tags need a text part, but {self.store.path} holds no text vectors")
         vectors = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags")
         keys = [row.tobytes() for row in torch.cat([vectors.x.flatten(1), vectors.mask.float()], dim=1).cpu().numpy()]
@@ -119,16 +138,12 @@ class ModelScores:
         number = {key: row for row, key in enumerate(first)}
         once = vectors[torch.tensor(list(first.values()))]
         tags = TextTokens(once.x[:, :, 0], once.mask).to(device_of(self.model)).normalized()
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            with torch.inference_mode():
-                blocks = self._blocks(self._database(partition))()
-                columns = [self.model.text_part(tags, block.fine).float().cpu() for block in blocks]
-        finally:
-            self.model.train(was_training)
-        scores: NDArray[np.float32] = torch.cat(columns, dim=1).numpy()[[number[key] for key in keys]]
-        return scores
+        database = self._database(partition)
+        held = 4 * len(number) * len(database)
+        with evaluating(self.model):
+            blocks = self._blocks(database, held)
+            (filled,) = score_blocks([lambda block: {"tags": score_text(tags, block.fine)}], blocks, len(database))
+        return filled["tags"][[number[key] for key in keys]]
 
     def _queries(self, partition: Partition) -> list[Query]:
         queries = [query for query in partition.queries if self.store.has(query.video_id)]
@@ -142,17 +157,10 @@ class ModelScores:
             raise DataError(f"partition {partition.name}: no database video has features in {self.store.path}")
         return database
 
-    def _blocks(self, ids: Sequence[str]) -> Callable[[], Iterator[EncodedDatabase]]:
-        device = device_of(self.model)
-        has_fine = self.store.dims.fine_dim is not None
-
-        def blocks() -> Iterator[EncodedDatabase]:
-            for start in range(0, len(ids), self.block):
-                block = ids[start : start + self.block]
-                fine = self.store.tokens(block, "fine").to(device) if has_fine else None
-                yield self.model.encode_database(self.store.tokens(block).to(device), fine)
-
-        return blocks
+    def _blocks(self, ids: Sequence[str], held: int) -> Iterator[tuple[Places, EncodedDatabase]]:
+        device, sizes = device_of(self.model), video_bytes(self.store, ids)
+        limit = block_bytes(device, self.memory_budget, held, int(sizes.max()))
+        return encoded_blocks(self.model, self.store, ids, plan_blocks(sizes, limit), device)
 
 
 def refuse_missing(store: FeatureStore, benchmark: Benchmark, modes: Sequence[str]) -> None:
