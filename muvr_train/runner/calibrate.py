@@ -78,7 +78,7 @@ def calibrated_rows(
     calibration = build_calibration(cfg)
     if calibration is None or model is None:
         return []
-    source = ModelScores(model, data.store, protocol.on_missing == "official", protocol.database_block)
+    source = ModelScores(model, data.store, protocol.on_missing == "official", protocol.memory_budget)
     modes = _modes(calibration, model, protocol.modes or source.modes)
     facts = _fitted(cfg, calibration, model, data)
     save_state(folder / FILE, calibration.state(), facts)

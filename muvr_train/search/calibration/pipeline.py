@@ -17,7 +17,7 @@ from muvr_train.search.calibration.background import Background
 from muvr_train.search.calibration.base import CalibrationStep, Floats, Rows
 from muvr_train.search.calibration.model import CalibratedRetriever, keeps_its_input
 from muvr_train.search.calibration.order import check_order
-from muvr_train.search.exhaustive import score_database
+from muvr_train.search.exhaustive import Places, evaluating, query_scorer, score_blocks
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import ModelScores, device_of
 from muvr_train.types import EncodedDatabase
@@ -174,16 +174,18 @@ class CalibratedScores:
         background, model = self.calibration.background, self.inner.model
         if background is None or not any(step.background_videos for step in self.steps) or not queries:
             return np.zeros((len(queries), 0)), ()
-        device, block = device_of(model), self.source.block
+        device, total = device_of(model), len(background.ids)
 
-        def blocks() -> Iterator[EncodedDatabase]:
-            for start in range(0, len(background.ids), block):
-                yield background.encoded(model, device, start, start + block)
+        def blocks() -> Iterator[tuple[Places, EncodedDatabase]]:
+            for start in range(0, total, 256):
+                stop = min(start + 256, total)
+                yield np.arange(start, stop), background.encoded(model, device, start, stop)
 
         as_text = self.source.frames_as_text and mode != "v"
         batch = load_queries(self.source.store, queries, frames_as_text=as_text).to(device)
-        scores = score_database(model, batch, blocks, [mode])[mode]
-        return scores.astype(np.float64), background.ids
+        with evaluating(model):
+            (scores,) = score_blocks([query_scorer(model, batch, [mode])], blocks(), total)
+        return scores[mode].astype(np.float64), background.ids
 
     def _has_text(self, partition: Partition) -> bool:
         known = set(self.known_queries(partition))
