@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.memory import is_bytes
 from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.names import hint, nearest_names
 from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, one_or_several, optional, several, whole
@@ -34,6 +35,7 @@ RULES: dict[str, Rule] = {
     "calibration_background": optional(TEXT),
     "on_missing": one_of("error", "official"),
     "residency": one_of("mmap", "ram", "gpu"),
+    "memory_budget": optional(Rule(is_bytes, "a number of bytes, such as 500MB or 2GB")),
     "expected_encoder": optional(TEXT),
     "data.kind": one_of("demo", "muvr", "folder", "table"),
     "data.annotations": optional(TEXT),
@@ -67,6 +69,8 @@ RULES: dict[str, Rule] = {
     "benchmark.logic": FLAG,
     "benchmark.upper_bound": FLAG,
     "benchmark.seed": whole(0),
+    "benchmark.report": FLAG,
+    "benchmark.report_queries": whole(0),
     "benchmark.intros": FLAG,
     "optimizer.lr": number(0, open_least=True),
     "optimizer.weight_decay": number(0),
@@ -177,13 +181,8 @@ def _check_data(cfg: DictConfig) -> None:
             f"data=folder has no annotation for benchmark={benchmark.name}: use benchmark=copies "
             "(experiment=s2vs_self_supervised does)"
         )
-    if data.kind == "folder" and data.videos is None and data.features is None:
-        raise ConfigError("data=folder needs data.videos=DIR, the folder with your video files")
     if cfg.get("residency") == "gpu" and data.workers > 0:
         raise ConfigError("residency=gpu needs data.workers=0: resident features are read without loader processes")
-    without = data.features is None and data.videos is None and not cfg.get("scores")
-    if data.kind in ("muvr", "table") and without:
-        raise ConfigError(f"data={data.kind} needs data.features=STORE (or a folder of .npy files), or data.videos=DIR")
     if (data.kind == "table") != (benchmark.name == "table"):
         raise ConfigError(
             f"data={data.kind} and benchmark={benchmark.name} do not go together: labels of your own are data=table "
@@ -193,6 +192,21 @@ def _check_data(cfg: DictConfig) -> None:
         raise ConfigError(
             f"benchmark=copies is made from a folder of videos: use data=folder, or benchmark=muvr_base for {data.kind}"
         )
+
+
+def check_sources(cfg: DictConfig) -> None:
+    """Check that features, videos to make them from, or scores are named.
+
+    Raises:
+        ConfigError: none of them is.
+    """
+    data = cfg.get("data")
+    if data is None or data.videos is not None or data.features is not None:
+        return
+    if data.kind == "folder":
+        raise ConfigError("data=folder needs data.videos=DIR, the folder with your video files")
+    if data.kind in ("muvr", "table") and not cfg.get("scores"):
+        raise ConfigError(f"data={data.kind} needs data.features=STORE (or a folder of .npy files), or data.videos=DIR")
 
 
 def _check_modes(cfg: DictConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from pathlib import Path
@@ -12,17 +13,20 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "m
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?|)b?", re.IGNORECASE)
 
 
-def parse_bytes(value: int | str) -> int:
+def parse_bytes(value: float | str) -> int:
     """A number of bytes from a number or a text with a unit (kB, MB, GB, TB, or KiB, MiB, GiB, TiB).
 
     Raises:
         ConfigError: no such number, or less than 1.
 
-    >>> parse_bytes("1.5GB"), parse_bytes("2 MiB"), parse_bytes(300)
+    >>> parse_bytes("1.5GB"), parse_bytes("2 MiB"), parse_bytes(300.0)
     (1500000000, 2097152, 300)
     """
-    found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
-    size = int(float(found[1]) * UNITS[found[2].lower()]) if found else 0
+    if isinstance(value, (int, float)):
+        size = int(value) if not isinstance(value, bool) and math.isfinite(value) else 0
+    else:
+        found = _SIZE.fullmatch(value.strip())
+        size = int(float(found[1]) * UNITS[found[2].lower()]) if found else 0
     if size < 1:
         raise ConfigError(
             f"memory_budget={value} is not possible: it is a number of bytes such as 2GB, 500MB or 1.5GiB"
@@ -33,7 +37,7 @@ def parse_bytes(value: int | str) -> int:
 def is_bytes(value: object) -> bool:
     """Whether `parse_bytes` takes it."""
     try:
-        return isinstance(value, (int, str)) and parse_bytes(value) > 0
+        return isinstance(value, (int, float, str)) and parse_bytes(value) > 0
     except ConfigError:
         return False
 

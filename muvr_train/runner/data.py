@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,10 +24,13 @@ from muvr_train.evaluation import Protocol
 from muvr_train.features.listing import list_videos, renamed
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
+from muvr_train.memory import parse_bytes
 from muvr_train.runner.overview import print_overview
 from muvr_train.search.filter_scores import TagSettings
 
 log = logging.getLogger(__name__)
+EVALUATED_ONLY = "annotated"
+"""The kind of data of benchmarks without a training part."""
 
 
 @dataclass
@@ -55,9 +58,9 @@ class Data:
         return self.features
 
     @property
-    def is_muvr(self) -> bool:
-        """Whether published MUVR figures may stand beside the results."""
-        return self.kind == "muvr" and self.benchmark.name.startswith("muvr_")
+    def is_released(self) -> bool:
+        """Whether it is the released data, beside which published figures may stand."""
+        return self.kind == EVALUATED_ONLY or (self.kind == "muvr" and self.benchmark.name.startswith("muvr_"))
 
     def part(self, split: str) -> Benchmark:
         """Reduce the benchmark to one split (or all) of its queries."""
@@ -67,7 +70,12 @@ class Data:
 
     @cached_property
     def train_videos(self) -> Sequence[str]:
-        """Give what may be learned from without labels: the training part's videos that match no held-out query."""
+        """Give what may be learned from without labels: the training part's videos that match no held-out query.
+
+        Empty for a benchmark that is only evaluated.
+        """
+        if self.kind == EVALUATED_ONLY:
+            return []
         held = {
             video
             for row in self.benchmark.judgements
@@ -109,6 +117,7 @@ def protocol_of(cfg: DictConfig) -> Protocol:
         ks=tuple(cfg.benchmark.ks),
         ties=cfg.benchmark.ties,
         on_missing=cfg.on_missing,
+        memory_budget=None if cfg.get("memory_budget") is None else parse_bytes(cfg.memory_budget),
         tags=tags_of(cfg),
     )
 
@@ -133,12 +142,14 @@ def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Da
     if kind not in OPENERS:
         raise ConfigError(f"data.kind={kind}: choose from {', '.join(OPENERS)}")
     corpus, store, benchmark = OPENERS[kind](cfg, device)
+    if kind == EVALUATED_ONLY:
+        return Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
     benchmark = apply_splits(benchmark, cfg.benchmark.split_source, list(cfg.data.fractions))
     if cfg.benchmark.get("fold") is not None:
         benchmark = split_by_fold(benchmark, cfg.benchmark.folds, cfg.benchmark.fold)
     data = Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
     if training:
-        report = find_leaks(benchmark, digests_of(store, benchmark.video_ids))
+        report = find_leaks(benchmark, digests_of(data.store, benchmark.video_ids))
         data.training, data.leakage = drop_leaks(benchmark, report), "\n".join(report.lines())
     return data
 
@@ -242,4 +253,16 @@ def _open_table(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
     return open_table(cfg, device)
 
 
-OPENERS = {"demo": _open_demo, "muvr": _open_muvr, "folder": _open_folder, "table": _open_table}
+def _open_annotated(cfg: DictConfig, device: str) -> tuple[str, FeatureStore | None, Benchmark]:
+    from muvr_train.runner.annotated import open_annotated
+
+    return open_annotated(cfg, device)
+
+
+OPENERS: Mapping[str, Callable[[DictConfig, str], tuple[str, FeatureStore | None, Benchmark]]] = {
+    "demo": _open_demo,
+    "muvr": _open_muvr,
+    "folder": _open_folder,
+    "table": _open_table,
+    EVALUATED_ONLY: _open_annotated,
+}
