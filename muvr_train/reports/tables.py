@@ -8,8 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from muvr_train.benchmarks.expressions import OPERATORS, SIGNS
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.results import Results
+
+COLUMNS = [*(("operator", name) for name in OPERATORS), *(("sign", name) for name in SIGNS)]
 
 
 def partition_table(named: Mapping[str, Results], references: Sequence[PublishedRow] = ()) -> Table:
@@ -58,26 +61,51 @@ def recall_table(named: Mapping[str, Results], ks: Sequence[int]) -> Table:
     return table
 
 
+def winner_table(named: Mapping[str, Results]) -> Table:
+    """Show for every partition which of some results has the highest mAP, and by how much.
+
+    Args:
+        named: two or more results by name, each with its own modes; the best mode counts.
+    """
+    table = Table(title="best by mAP (%)", title_justify="left")
+    for heading in ("partition", "best", "mAP", "ahead of", "by"):
+        table.add_column(heading, justify="right" if heading in ("mAP", "by") else "left", overflow="fold")
+    best: dict[str, dict[str, float]] = {}
+    for name, results in named.items():
+        for row in results.rows:
+            found = best.setdefault(str(row["partition"]), {})
+            found[name] = max(found.get(name, 0.0), row["metrics"]["mAP"])  # type: ignore[index]
+    for partition, values in best.items():
+        first, second, *_ = [*sorted(values, key=lambda name: -values[name]), ""]
+        gap = values[first] - values.get(second, values[first])
+        table.add_row(partition, escape(first), f"{100 * values[first]:.1f}", escape(second), f"{100 * gap:.1f}")
+    return table
+
+
 def expression_table(results: Results) -> Table | None:
     """Show mAP in percent by operator and sign of tag expressions, a line per mode; None where there are none.
 
-    Each is the mean over the partitions that have such expressions; their number stands in the column's head.
+    Each is the mean over the partitions that have such expressions. Rows `tag_*` are of fewer expressions than others.
     """
     parts = [
         part for part in results.breakdowns if part["group"] in ("operator", "sign") and part["partition"] == "mean"
     ]
     if not parts:
         return None
-    numbers = {(part["group"], part["name"]): part["counts"]["expressions"] for part in parts}  # type: ignore[index]
+    numbers: dict[tuple[str, str], int] = {}
+    for part in parts:
+        key = str(part["group"]), str(part["name"])
+        numbers[key] = max(numbers.get(key, 0), part["counts"]["expressions"])  # type: ignore[index]
+    columns = [key for key in COLUMNS if key in numbers]
     table = Table(
         title="mAP by operator and sign of the tag expressions, mean over partitions (%)", title_justify="left"
     )
     table.add_column("query")
-    for (_, name), number in numbers.items():
-        table.add_column(f"{name}\n({number})", justify="right")
+    for key in columns:
+        table.add_column(f"{key[1]}\n({numbers[key]})", justify="right")
     for mode in results.modes:
         found = {(part["group"], part["name"]): part["metrics"] for part in parts if part["mode"] == mode}
-        table.add_row(mode, *(f"{100 * found[key]['mAP']:.1f}" if key in found else "" for key in numbers))  # type: ignore[index]
+        table.add_row(mode, *(f"{100 * found[key]['mAP']:.1f}" if key in found else "" for key in columns))  # type: ignore[index]
     return table
 
 
@@ -97,10 +125,13 @@ def print_tables(
     ks: Sequence[int],
     references: Sequence[PublishedRow] = (),
     console: Console | None = None,
+    compared: Sequence[str] = (),
 ) -> None:
-    """Print the final tables to stdout."""
+    """Print the final tables to stdout; of `compared` names, also which is best in which partition."""
     console = console or Console(width=None if Console().is_terminal else 140)
     console.print(partition_table(named, references))
+    if compared:
+        console.print(winner_table({name: named[name] for name in compared}))
     console.print(recall_table(named, ks))
     by_expression = expression_table(list(named.values())[-1])
     if by_expression is not None:
