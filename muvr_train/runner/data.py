@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -111,7 +111,7 @@ class Data:
 
 def protocol_of(cfg: DictConfig) -> Protocol:
     """Read the evaluation protocol from a config."""
-    modes = cfg.benchmark.modes
+    modes = None if cfg.get("scores") else cfg.benchmark.modes  # a score file brings its own
     return Protocol(
         modes=None if modes is None else tuple(modes),
         ks=tuple(cfg.benchmark.ks),
@@ -149,7 +149,7 @@ def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Da
         benchmark = split_by_fold(benchmark, cfg.benchmark.folds, cfg.benchmark.fold)
     data = Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
     if training:
-        report = find_leaks(benchmark, digests_of(data.store, benchmark.video_ids))
+        report = find_leaks(benchmark, digests_of(store, benchmark.video_ids))
         data.training, data.leakage = drop_leaks(benchmark, report), "\n".join(report.lines())
     return data
 
@@ -253,13 +253,13 @@ def _open_table(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
     return open_table(cfg, device)
 
 
-def _open_annotated(cfg: DictConfig, device: str) -> tuple[str, FeatureStore | None, Benchmark]:
+def _open_annotated(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
     from muvr_train.runner.annotated import open_annotated
 
     return open_annotated(cfg, device)
 
 
-OPENERS: Mapping[str, Callable[[DictConfig, str], tuple[str, FeatureStore | None, Benchmark]]] = {
+OPENERS = {
     "demo": _open_demo,
     "muvr": _open_muvr,
     "folder": _open_folder,

@@ -16,6 +16,7 @@ from muvr_train.runner.data import Data, open_data
 from muvr_train.runner.finish import Subject, finish
 from muvr_train.runner.models import build_retriever, fit_model, load_checkpoint, plain
 from muvr_train.runner.overview import encoder_name
+from muvr_train.runner.score_run import evaluate_files
 from muvr_train.runner.train_run import pick_device
 from muvr_train.types import StoreDims
 
@@ -24,12 +25,14 @@ CORPUS = ("kind", "annotations", "videos", "size")
 
 
 def evaluate(cfg: DictConfig) -> dict[str, float]:
-    """Evaluate `ckpt_path`, or the untrained `model`, write results.json and per_query.csv, and print the table.
+    """Evaluate `ckpt_path`, the untrained `model` or the files `scores`; write the result files and print the table.
 
     Returns:
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`.
     """
     torch.manual_seed(cfg.seed)
+    if cfg.scores:
+        return evaluate_files(cfg)
     device = pick_device(cfg)
     trained = cfg.ckpt_path is not None
     if trained == (cfg.model is not None):

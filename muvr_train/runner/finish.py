@@ -21,6 +21,7 @@ from muvr_train.evaluation import Protocol, evaluate, evaluate_scores
 from muvr_train.features.store import FeatureStore
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.picture import save_similarity_picture
+from muvr_train.reports.save_scores import save_scores
 from muvr_train.reports.tables import print_tables
 from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
@@ -44,6 +45,7 @@ class Subject:
         source: of the scores; None takes the model on the run's features.
         baselines: put the untrained rows beside it.
         rivals: other scores that are evaluated beside it, by name.
+        compared: names of which the tables say who is best in which partition.
         facts: more of `meta`: checkpoint and hash.
     """
 
@@ -53,6 +55,7 @@ class Subject:
     source: ScoreSource | None = None
     baselines: bool = True
     rivals: Mapping[str, ScoreSource] = field(default_factory=dict)
+    compared: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -69,7 +72,7 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     Returns:
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`.
     """
-    split = cfg.benchmark.split or ("test" if subject.trained or data.kind == "folder" else "all")
+    split = split_of(cfg, data, subject.trained)
     part, protocol = data.part(split), final_protocol(cfg)
     results = evaluate_scores(source_of(subject, data, protocol), part, protocol)
     beside = replace(protocol, keep_scores=False, noise=None, details=False)
@@ -80,20 +83,26 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     calibrated = calibrated_rows(cfg, folder, subject.model, subject.label, data, part, beside)
     write_results(folder, results, meta, others, calibrated)
     others |= {row.name: row.results for row in calibrated}
+    if cfg.get("save_scores"):
+        log.info("the scores are in %s", ", ".join(map(str, save_scores(folder, results))))
     flat = results.flat(split)
     write_json(folder / "metrics.json", flat)
     picture = None
     if subject.model is not None:
         picture = save_similarity_picture(folder / "similarity_map.png", subject.model, data.store, part)
     named = {**others, subject.label: results}
-    references = (
-        [row for mode in results.modes for row in published_rows(part.name, mode, split=split)] if data.is_muvr else []
-    )
-    print_tables(named, protocol.ks, references)
+    modes = results.modes if data.is_released else ()
+    references = [row for mode in modes for row in published_rows(part.name, mode, split=split)]
+    print_tables(named, protocol.ks, references, compared=subject.compared)
     log_final(loggers, flat, named, picture)
     log.info("results are in %s", folder)
     report(cfg, folder, subject.label, named, meta, references, data, subject.model)
     return flat
+
+
+def split_of(cfg: DictConfig, data: Data, trained: bool) -> str:
+    """Give the queries that are scored: of a trained model and of copies the test split, else all; or as asked."""
+    return str(cfg.benchmark.split or ("test" if trained or data.kind == "folder" else "all"))
 
 
 def final_protocol(cfg: DictConfig) -> Protocol:

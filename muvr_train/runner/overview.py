@@ -56,6 +56,12 @@ def print_overview(
     table.add_row("device", device)
     table.add_row("precision", precision)
     console.print(table)
+    print_warnings(benchmark)
+
+
+def print_warnings(benchmark: Benchmark) -> None:
+    """Print the first oddities of an annotation to stderr."""
+    console = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
     for warning in benchmark.warnings[:MOST_WARNINGS]:
         console.print(f"[yellow]annotation:[/] {escape(warning)}", highlight=False, soft_wrap=True)
     if len(benchmark.warnings) > MOST_WARNINGS:
