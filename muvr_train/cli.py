@@ -17,7 +17,7 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from muvr_train.config_checks import check_paths, check_values
+from muvr_train.config_checks import check_paths, check_sources, check_values
 from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.preflight import runs
 from muvr_train.preflight.compose import Composer, missing_keys, one_line
@@ -154,8 +154,14 @@ def _resumed(typed: list[str], multirun: bool) -> runs.Resumed | None:
     return runs.find_resumed(value)
 
 
-def check(composer: Composer, texts: list[str], multirun: bool) -> list[DictConfig]:
+def check(composer: Composer, texts: list[str], multirun: bool, features: bool = True) -> list[DictConfig]:
     """Check names and values of all settings; sweeps value by value.
+
+    Args:
+        composer: of the program.
+        texts: the settings.
+        multirun: whether sweeps are allowed.
+        features: whether features, or what they can be made from, must be named.
 
     Returns:
         The composed configs: the first holds the first value of every sweep.
@@ -175,6 +181,8 @@ def check(composer: Composer, texts: list[str], multirun: bool) -> list[DictConf
             if absent := missing_keys(cfg):
                 raise ConfigError(f"{absent[0]} must be given: add {absent[0]}=...")
             check_values(cfg)
+            if features:
+                check_sources(cfg)
         except OmegaConfBaseException as error:
             raise ConfigError(one_line(error)) from error
     return configs

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.memory import is_bytes
+from muvr_train.preflight.annotated import ANNOTATED, check_annotated
 from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.names import hint, nearest_names
 from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, one_or_several, optional, several, whole
@@ -21,6 +22,7 @@ from muvr_train.preflight.scores import FUSIONS
 
 PARTITIONS = ("news", "others", "instance", "region", "dance", "mean")
 MODES = {"muvr_base": ("v", "t", "tv"), "muvr_filter": ("v", "t", "tv"), "copies": ("v",), "table": ("v", "t", "tv")}
+MODES |= dict.fromkeys(ANNOTATED, ("v",))
 
 
 RULES: dict[str, Rule] = {
@@ -37,7 +39,7 @@ RULES: dict[str, Rule] = {
     "residency": one_of("mmap", "ram", "gpu"),
     "memory_budget": optional(Rule(is_bytes, "a number of bytes, such as 500MB or 2GB")),
     "expected_encoder": optional(TEXT),
-    "data.kind": one_of("demo", "muvr", "folder", "table"),
+    "data.kind": one_of("demo", "muvr", "folder", "table", "annotated"),
     "data.annotations": optional(TEXT),
     "data.features": optional(TEXT),
     "data.videos": optional(TEXT),
@@ -53,6 +55,7 @@ RULES: dict[str, Rule] = {
     "data.views": whole(0),
     "data.augment.max_frames": optional(whole(1)),
     "benchmark.name": one_of(*MODES),
+    "benchmark.annotations": optional(TEXT),
     "benchmark.modes": optional(several(one_of("v", "t", "tv"))),
     "benchmark.split": optional(one_of("all", "train", "val", "test")),
     "benchmark.folds": optional(whole(3)),
@@ -143,7 +146,7 @@ def check_paths(cfg: DictConfig) -> None:
     Raises:
         DataError: it is not.
     """
-    for key in ("data.annotations", "data.features", "data.videos", "calibration_background"):
+    for key in ("benchmark.annotations", "data.annotations", "data.features", "data.videos", "calibration_background"):
         value = OmegaConf.select(cfg, key, throw_on_missing=False)
         if value is not None and not Path(value).exists():
             raise DataError(f"{key}={value}: there is no such file or folder")
@@ -172,6 +175,7 @@ def _check_data(cfg: DictConfig) -> None:
     data, benchmark = cfg.get("data"), cfg.get("benchmark")
     if data is None or benchmark is None:
         return
+    check_annotated(cfg)
     if abs(sum(data.fractions) - 1) > 1e-6:
         raise ConfigError(f"data.fractions={_plain(data.fractions)} (train, val, test) must sum to 1")
     if data.kind == "folder" and data.regime != "self_supervised":
@@ -207,6 +211,11 @@ def check_sources(cfg: DictConfig) -> None:
         raise ConfigError("data=folder needs data.videos=DIR, the folder with your video files")
     if data.kind in ("muvr", "table") and not cfg.get("scores"):
         raise ConfigError(f"data={data.kind} needs data.features=STORE (or a folder of .npy files), or data.videos=DIR")
+    if data.kind == "annotated" and not cfg.get("scores"):
+        raise ConfigError(
+            f"benchmark={cfg.benchmark.name} needs something to evaluate: scores=FILE, or a model with "
+            "data.features=STORE or data.videos=DIR"
+        )
 
 
 def _check_modes(cfg: DictConfig) -> None:
