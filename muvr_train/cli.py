@@ -20,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from muvr_train.config_checks import check_paths, check_sources, check_values
 from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.preflight import runs
+from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.compose import Composer, missing_keys, one_line
 from muvr_train.preflight.quoting import quote_override, quote_value, split_override
 from muvr_train.preflight.scores import check_scores, score_paths
@@ -114,6 +115,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
             flags += ["--config-dir", str(extra)]
     add_import_paths(extra)
     composer = Composer(_config_path(args), args.config_name or config_name, extra)
+    typed = with_data(typed, training=config_name == "train")
     if config_name == "evaluate":
         typed = _inherit(composer, typed)
     multirun = args.multirun or "hydra.mode=MULTIRUN" in typed

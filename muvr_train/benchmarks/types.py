@@ -167,6 +167,17 @@ class Benchmark:
         """Whether tag expressions are evaluated."""
         return any(partition.filters for partition in self.partitions)
 
+    @property
+    def missing_advice(self) -> str:
+        """What to do about videos that are not there, for messages."""
+        if all(partition.divisor == "listed" for partition in self.partitions):
+            return "Pass on_missing=official to count them as not retrieved and show the counts."
+        effect = "matches are cut to it" if self.partitions[0].divisor == "found" else "lost matches still count"
+        return (
+            "Many videos of this benchmark are no longer on the web: pass on_missing=official to evaluate on what is "
+            f"there, as the field does ({effect}; the counts are shown)."
+        )
+
     @cached_property
     def queries(self) -> tuple[Query, ...]:
         """All queries, partition after partition."""

@@ -13,6 +13,7 @@ PATH_KEYS = frozenset(
     {
         "data.videos",
         "data.annotations",
+        "benchmark.annotations",
         "data.features",
         "ckpt_path",
         "scores",

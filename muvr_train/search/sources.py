@@ -185,9 +185,7 @@ def refuse_missing(store: FeatureStore, benchmark: Benchmark, modes: Sequence[st
         lines.append(f"{len(texts)} queries without a text vector: {shorten(texts, 50)}.")
     if tags:
         lines.append(f"{len(tags)} tags of queries without a vector: {shorten(tags, 50)}.")
-    lines.append(
-        "Extract or import them, or pass on_missing=official to count them as not retrieved and show the counts."
-    )
+    lines.append(f"Extract or import them. {benchmark.missing_advice}")
     raise DataError("\n".join(lines))
 
 
