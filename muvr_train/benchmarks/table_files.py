@@ -155,7 +155,7 @@ def id_of(row: Row, name: str, file: str, faults: Faults) -> str | None:
         faults.error(file, f"'{name}' must be a text or a whole number", f"line {row.line} ({got})")
         return None
     text = str(value)
-    if not text.strip() or any(0xD800 <= ord(letter) < 0xE000 for letter in text):
+    if not text.strip() or _has_half_letters(text):
         faults.error(file, f"'{name}' is blank or no valid text", f"line {row.line} ({text!a})")
         return None
     return text
@@ -167,7 +167,15 @@ def text_field(row: Row, name: str, file: str, faults: Faults) -> str | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int))):
         faults.error(file, f"'{name}' must be a text", f"line {row.line} ({json.dumps(value, default=str)[:40]})")
         return None
+    if _has_half_letters(str(value)):
+        faults.error(file, f"'{name}' is no valid text", f"line {row.line}")
+        return None
     return row.text(name)
+
+
+def _has_half_letters(text: str) -> bool:
+    """Whether there are lone surrogates, which JSON can write and no file can hold."""
+    return any(0xD800 <= ord(letter) < 0xE000 for letter in text)
 
 
 def flag_of(row: Row, name: str, file: str, faults: Faults) -> bool:
