@@ -48,7 +48,7 @@ def block_bytes(device: torch.device, budget: int | None, held: int, largest_vid
             f"and one database video up to {show_bytes(COPIES * largest_video)}; give at least "
             f"{show_bytes(held + COPIES * largest_video + 10**5)}"
         )
-    return min(max(room, 1), LARGEST_BLOCK.get(device.type, LARGEST_BLOCK["cuda"]))
+    return min(max(room, 1), LARGEST_BLOCK["cpu" if device.type == "cpu" else "cuda"])
 
 
 def plan_blocks(sizes: NDArray[np.int64], limit: int) -> list[Places]:
