@@ -27,7 +27,7 @@ Vectors = NDArray[Any]
 
 @dataclass
 class World:
-    """Videos [T, D] (or [D], one frame), texts [D] by query id, and positives by query id; training ids are `train/`."""
+    """Videos [T, D] (or [D], one frame); texts [D] and positives by query id. Training ids begin with `train/`."""
 
     videos: dict[str, Vectors] = field(default_factory=dict)
     texts: dict[str, Vectors] = field(default_factory=dict)

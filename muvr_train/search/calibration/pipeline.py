@@ -22,6 +22,7 @@ from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import ModelScores, device_of
 from muvr_train.types import EncodedDatabase
 
+BACKGROUND_BLOCK = 64
 _MODES_OF_PARTS = {"video": ("v", "tv"), "frames": ("t", "tv"), "text": ("t", "tv")}
 
 
@@ -172,13 +173,13 @@ class CalibratedScores:
 
     def _background(self, queries: Sequence[Query], mode: str) -> tuple[Floats, tuple[str, ...]]:
         background, model = self.calibration.background, self.inner.model
-        if background is None or not any(step.background_videos for step in self.steps) or not queries:
+        if background is None:
             return np.zeros((len(queries), 0)), ()
         device, total = device_of(model), len(background.ids)
 
         def blocks() -> Iterator[tuple[Places, EncodedDatabase]]:
-            for start in range(0, total, 256):
-                stop = min(start + 256, total)
+            for start in range(0, total, BACKGROUND_BLOCK):
+                stop = min(start + BACKGROUND_BLOCK, total)
                 yield np.arange(start, stop), background.encoded(model, device, start, stop)
 
         as_text = self.source.frames_as_text and mode != "v"
