@@ -66,13 +66,13 @@ class Charts:
     left_out: int
 
 
-def shown_mode(content: ReportContent) -> str | None:
-    """The mode with the highest mean mAP; None without rows."""
-    results = content.results
+def shown_mode(results: Results) -> str | None:
+    """The mode with the highest mean mAP, of those with kept scores where there are some; None without rows."""
+    kept = {entry.mode for entry in results.kept}
     values = {
         str(row["mode"]): row["metrics"].get("mAP", 0.0)  # type: ignore[attr-defined]
         for row in results.rows
-        if row["partition"] == "mean"
+        if row["partition"] == "mean" and (not kept or row["mode"] in kept)
     }
     return max(values, key=lambda mode: values[mode]) if values else next(iter(results.modes), None)
 
@@ -80,7 +80,7 @@ def shown_mode(content: ReportContent) -> str | None:
 def make_charts(content: ReportContent) -> Charts:
     """Rank the kept scores once and draw them."""
     ties: Ties = content.meta.get("ties", "average")
-    shown = shown_mode(content)
+    shown = shown_mode(content.results)
     sources = [(mode, content.model, mode) for mode in content.results.modes]
     others = [name for name, other in content.named.items() if name != content.model and other.kept]
     sources += [(f"{name}, {shown}", name, str(shown)) for name in others[-MOST_OTHERS:]]

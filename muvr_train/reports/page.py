@@ -66,7 +66,7 @@ def render_page(content: ReportContent) -> str:
         **_result_parts(content),
         **_protocol_parts(content),
         graphs=graphs,
-        mode=shown_mode(content),
+        mode=shown_mode(content.results),
         examples=[{**vars(example), "maps": maps.get(i, []), "open": i < OPEN} for i, example in enumerate(examples)],
         scales=scales,
         thumbnails=thumbnails,

@@ -70,7 +70,7 @@ def table_of_metrics(content: ReportContent, partition: str, metrics: Sequence[s
     named = [(names, found[partition]) for names, found in _by_model(content) if partition in found]
     metrics = [name for name in metrics if any(name in row["metrics"] for _, row in named)]
     rows = [
-        Row(names, tuple(_cell(row, metric, _gallery(content, names, partition)) for metric in metrics))
+        Row(names, tuple(_cell(row, metric, _gallery(_rows(content, names), partition)) for metric in metrics))
         for names, row in named
     ]
     rows = _mark_best(rows)
@@ -108,7 +108,7 @@ def breakdown_tables(content: ReportContent) -> list[tuple[str, list[ScoreTable]
             rest = [line for line in lines if line["partition"] != "mean"]
             for what, part in ((f"{model}, {mode}, mean over partitions", mean), (f"{model}, {mode}", rest)):
                 if part:
-                    groups.setdefault(group, []).append(_breakdown(what, group, part))
+                    groups.setdefault(group, []).append(_breakdown(what, group, part, lines))
     return list(groups.items())
 
 
@@ -132,7 +132,9 @@ def percent(value: float | None) -> str:
     return MISSING if value is None else f"{100 * value:.1f}"
 
 
-def _breakdown(title: str, group: str, lines: Sequence[Mapping[str, Any]]) -> ScoreTable:
+def _breakdown(
+    title: str, group: str, lines: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]]
+) -> ScoreTable:
     known = dict.fromkeys(name for line in lines for name in line["metrics"])
     counts = dict.fromkeys(name for line in lines for name in line.get("counts", {}) if name in BREAKDOWN_COUNTS)
     metrics = [name for name in known if not name.startswith(("precision@", "hit@"))]
@@ -141,7 +143,7 @@ def _breakdown(title: str, group: str, lines: Sequence[Mapping[str, Any]]) -> Sc
             (str(line["name"]), str(line["partition"])),
             (
                 *(Cell(_whole(line.get("counts", {}).get(name))) for name in counts),
-                *(_cell(line, metric, line.get("counts", {}).get("database")) for metric in metrics),
+                *(_cell(line, metric, _gallery(every, line["partition"])) for metric in metrics),
             ),
         )
         for line in lines
@@ -156,19 +158,18 @@ def _by_model(content: ReportContent) -> Iterable[tuple[tuple[str, str], dict[st
     """(model, mode) and their rows by partition."""
     for name, results in content.named.items():
         for mode in results.modes:
-            yield (name, mode), {str(row["partition"]): row for row in results.rows if row["mode"] == mode}
+            yield (name, mode), {str(row["partition"]): row for row in _rows(content, (name, mode))}
 
 
-def _gallery(content: ReportContent, names: tuple[str, str], partition: str) -> int | None:
-    """Videos in the gallery; for the mean those of the largest one."""
+def _rows(content: ReportContent, names: tuple[str, str]) -> list[Mapping[str, Any]]:
     model, mode = names
-    rows: list[Mapping[str, Any]] = [row for row in content.named[model].rows if row["mode"] == mode]
-    sizes = [
-        row["counts"].get("database", 0)
-        for row in rows
-        if row["partition"] == partition or (partition == "mean" and row["partition"] != "mean")
-    ]
-    return max(sizes, default=None)
+    return [row for row in content.named[model].rows if row["mode"] == mode]
+
+
+def _gallery(rows: Iterable[Mapping[str, Any]], partition: str) -> int | None:
+    """Videos in the gallery of a partition's rows; for the mean those of the largest one (its own count is a sum)."""
+    own = [row for row in rows if (row["partition"] == partition) != (partition == "mean")]
+    return max((row.get("counts", {}).get("database", 0) for row in own), default=None)
 
 
 def _cell(row: Mapping[str, Any] | None, metric: str, gallery: int | None = None) -> Cell:

@@ -98,10 +98,11 @@ def pictures_of(cfg: DictConfig, store: FeatureStore | None) -> Pictures | None:
     if cfg.data.kind == "folder":
         return None if store is None else _composed(cfg, store)
     files = VIDEO_FILES.get(cfg.data.kind, _in_folder)(cfg)
-    return None if files is None else _decoded(files)
+    return None if files is None else decoded(files)
 
 
-def _decoded(paths: Mapping[str, Path]) -> Pictures:
+def decoded(paths: Mapping[str, Path]) -> Pictures:
+    """Give a function that decodes `FRAMES` frames of a file, shrunk."""
     from muvr_train.features.compose import shrink
     from muvr_train.features.decode import read_frames
     from muvr_train.features.sampling import FrameSampler

@@ -1,0 +1,197 @@
+"""The HTML page: complete, self-contained, and every text escaped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from muvr_train.errors import DataError
+from muvr_train.reports.content import Limits
+from muvr_train.reports.page import render_page
+from muvr_train.reports.report import write_reports
+from muvr_train.reports.write import write_results
+from muvr_train.results import Results
+from tests.reports.contents import NASTY, RTL, make_content, make_partition, make_results
+
+VOID = {"meta", "img", "br", "link", "line", "path", "use"}
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a browser would make of a page."""
+
+    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+    tables: list[list[list[str]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data
+
+    def find(self, *names: str) -> list[dict[str, str | None]]:
+        return [attrs for tag, attrs in self.tags if tag in names]
+
+    def table(self, *head: str) -> list[list[str]]:
+        return next(table for table in self.tables if table[0][: len(head)] == list(head))
+
+
+def parsed(text: str) -> Page:
+    page = Page()
+    page.feed(text)
+    page.close()
+    assert page.open == []
+    return page
+
+
+def frames(video: str) -> Any:
+    if video.endswith("v0" + NASTY):
+        raise DataError(f"{video}: cannot be decoded")
+    return [np.full((40, 60, 3), 90, dtype=np.uint8)] * 3
+
+
+def maps(query: Any, video: str) -> Any:
+    return [("cosine" + NASTY, np.linspace(-0.5, 1, 6).reshape(2, 3))]
+
+
+@pytest.fixture(scope="module")
+def nasty() -> str:
+    return render_page(make_content(NASTY, pictures=frames, maps=maps))
+
+
+def test_every_text_is_escaped(nasty: str) -> None:
+    page = parsed(nasty)
+    assert not page.find("script", "iframe", "object", "link", "base")
+    assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
+    shown = "".join(page.texts)
+    for text in (
+        f"trained{NASTY}",
+        f"news{NASTY}/q0{NASTY}",
+        f"find {NASTY} {RTL}",
+        f"S_1 & co{NASTY}",
+        "odd: " + NASTY,
+    ):
+        assert text in shown, text
+    assert json.dumps({"out": NASTY}, indent=2) in shown
+
+
+def test_the_page_needs_nothing_outside_itself(nasty: str) -> None:
+    page = parsed(nasty)
+    for _, attrs in page.tags:
+        for name in ("src", "href", "xlink:href", "action", "data", "srcset", "poster"):
+            assert (attrs.get(name) or "#").startswith(("#", "data:image/")), attrs
+    assert "url(" not in nasty
+    assert "@import" not in nasty
+    policy = next(a["content"] for a in page.find("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    sections = {attrs["id"] for attrs in page.find("section")}
+    assert {a["href"] for a in page.find("a")} == {f"#{name}" for name in sections}
+    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+
+
+def test_broken_videos_leave_a_placeholder_and_are_counted(nasty: str) -> None:
+    page = parsed(nasty)
+    holes = [attrs for attrs in page.find("div") if attrs.get("class") == "hole"]
+    assert holes
+    assert all("cannot be decoded" in str(attrs["title"]) for attrs in holes)
+    assert "2 cannot be decoded" in "".join(page.texts)  # v0 of both partitions
+    assert all(attrs["alt"] for attrs in page.find("img"))
+
+
+def test_the_tables_hold_the_figures_of_results_json(tmp_path: Path) -> None:
+    content = make_content()
+    others = {"frame_max": content.named["frame_max"]}
+    rows = json.loads(write_results(tmp_path, content.results, content.meta, others).read_text())
+    page = parsed(render_page(content))
+    table = {tuple(line[:2]): line[2:] for line in page.table("model", "query", "news", "dance", "mean")}
+    for name, own in (("trained", rows["rows"]), ("frame_max", rows["baselines"][0]["rows"])):
+        for row in own:
+            column = ["news", "dance", "mean"].index(row["partition"])
+            cell = table[name, row["mode"]][column]
+            assert cell.startswith(f"{100 * row['metrics']['mAP']:.1f}"), (name, row)
+    assert table["trained", "v"][0].endswith("12.5 to 75.0")
+    assert table["S_1 & co (published)", "v"] == ["-", "-", "58.0"]
+
+
+def test_a_k_beyond_the_gallery_is_a_dash() -> None:
+    page = parsed(render_page(make_content()))
+    head = ["model", "query", "mAP", "uAP", "recall@1", "recall@2", "recall@10"]
+    lines = page.table(*head)[1:]
+    assert len(lines) == 5
+    assert {line[-1] for line in lines} == {"-"}
+    assert "-" not in {line[-2] for line in lines[:4]}
+
+
+def test_the_best_of_a_column_is_bold_and_published_rows_do_not_take_part() -> None:
+    content = make_content()
+    page = render_page(content)
+    best = max(results.metrics(mode)["mAP"] for results in content.named.values() for mode in results.modes)
+    assert f'<td class="mean"><b>{100 * best:.1f}</b></td>' in page
+    assert "<b>58.0</b>" not in page
+
+
+def test_breakdowns_warnings_and_definitions_are_there() -> None:
+    page = parsed(render_page(make_content()))
+    assert ["copy", "mean", "12", "37.5"] in page.table("level", "partition", "positives", "mAP %")
+    shown = "".join(page.texts)
+    assert "odd: " in shown
+    assert "divisor = positives in the gallery" in shown
+    assert len([tag for tag, _ in page.tags if tag == "svg"]) == 3 + 2 + 2 + 2  # legend, PR, recall, AP
+
+
+def test_a_benchmark_of_one_mode_without_uap_or_kept_scores() -> None:
+    partition = make_partition("ISVR", 2, 3)
+    results = make_results((partition,), ("v",), name="fivr_200k")
+    bare = Results("fivr_200k", [{**row, "metrics": {"mAP": 0.5}} for row in results.rows], results.per_query)  # type: ignore[dict-item]
+    content = make_content()
+    page = parsed(render_page(type(content)("x", {"x": bare}, {}, (1, 5))))
+    assert page.table("model", "query", "ISVR", "mean")[1] == ["x", "v", "50.0", "50.0"]
+    assert not [a for a in page.find("section") if a["id"] == "queries"]
+
+
+def test_no_query_is_shown_where_none_is_asked_for() -> None:
+    page = parsed(render_page(make_content(limits=Limits(queries=0), pictures=frames, maps=maps)))
+    assert not page.find("img")
+
+
+def test_a_gallery_of_many_videos_stays_small() -> None:
+    partition = make_partition("big", 3, 30_000)
+    results = make_results((partition,), ("v",))
+    page = render_page(type(make_content())("x", {"x": results}, {}, (1, 5)))
+    assert len(page) < 150_000
+
+
+def test_all_three_files_are_written_at_once(tmp_path: Path) -> None:
+    path = write_reports(tmp_path / "new", make_content(NASTY))
+    assert path == tmp_path / "new" / "report.html"
+    assert sorted(file.name for file in path.parent.iterdir()) == ["report.html", "report.md", "report.tex"]
+    parsed(path.read_text(encoding="utf-8"))
