@@ -56,6 +56,32 @@ def metrics(scores, relevance, n_positive, ks, ties):
     return {name: pick(values[name] for values in every) for name in names}
 
 
+def pooled_average_precision(scores, relevance, n_positive, ties):
+    """The average precision of one ranking of all pairs [Q, N]; within a tie, by the expected precision at each place.
+
+    Every order of a large tie cannot be tried, so the expectation is taken place by place: a place is positive with
+    probability r / m, and then the other positives of the tie are spread evenly over its other places.
+    """
+    pairs = [
+        (score, label)
+        for row, labels in zip(scores, relevance, strict=True)
+        for score, label in zip(row, labels, strict=True)
+        if label >= 0
+    ]
+    total, rank, found = 0.0, 0, 0
+    for score in sorted({score for score, _ in pairs}, reverse=True):
+        labels = sorted((label for other, label in pairs if other == score), reverse=ties == "optimistic")
+        size, positives = len(labels), sum(labels)
+        for place in range(size):
+            if ties == "average" and positives:
+                others = place * (positives - 1) / (size - 1) if size > 1 else 0
+                total += positives / size * (found + 1 + others) / (rank + place + 1)
+            elif labels[place] and ties != "average":
+                total += (found + sum(labels[: place + 1])) / (rank + place + 1)
+        rank, found = rank + size, found + positives
+    return total / max(n_positive, 1)
+
+
 def tied_pairs(scores, relevance):
     """Pairs of a positive and a non-positive with one score."""
     items = list(zip(scores, relevance, strict=True))
