@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,7 +114,7 @@ def _resampled(folder: Path, model: str) -> dict[tuple[str, str], NDArray[np.flo
             keys = [json.loads(text) for text in archive["rows"].tolist()]
             values = archive["uAP"]
             return {(key[1], key[2]): values[row] for row, key in enumerate(keys) if key[0] == model}
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}): evaluate again, or delete it") from error
 
 

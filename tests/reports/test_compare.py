@@ -1,0 +1,327 @@
+"""Comparing runs from the command line: numbers, refusals, files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from muvr_train.benchmarks.galleries import gallery_digests
+from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
+from muvr_train.evaluation import Protocol, evaluate_scores
+from muvr_train.metrics.bootstrap import draw_topics
+from muvr_train.metrics.significance import effect_size, sign_flip_p
+from muvr_train.reports.compare import main
+from muvr_train.reports.write import write_results
+from tests.matrix_scores import MatrixScores
+
+
+def make_benchmark(topics: int = 6, name: str = "toy", matches: int = 4) -> Benchmark:
+    parts = []
+    for part in ("news", "dance"):
+        queries, rows, videos = [], [], []
+        for topic in range(topics):
+            found = [f"{part}/m{topic}{i}" for i in range(matches)]
+            videos += found
+            for i in range(1 + topic % 3):
+                queries.append(Query(f"{part}/猫{topic}{i}", part, f"{part}/t{topic}"))
+                rows.append(Judgement(queries[-1].id, dict.fromkeys(found, "match")))
+        parts.append(Partition(part, tuple(queries), tuple(rows), (*videos, *(f"{part}/d{i}" for i in range(20)))))
+    return Benchmark(name, tuple(parts))
+
+
+def write_run(
+    folder: Path,
+    seed: int,
+    benchmark: Benchmark | None = None,
+    bonus: float = 0.3,
+    split: str = "test",
+    bootstrap: int = 200,
+) -> Path:
+    benchmark = benchmark or make_benchmark()
+    videos = [video for part in benchmark.partitions for video in part.database]
+    own, other = (MatrixScores.random([q.id for q in benchmark.queries], videos, seed + step) for step in (0, 100))
+    for source in (own, other):
+        for row, query in enumerate(source.matrix.queries):
+            matches = benchmark.judgement_by_query[query].positives
+            source.matrix.scores[row] += [bonus * (video in matches) for video in videos]
+    protocol = Protocol(ks=(1, 5), bootstrap=bootstrap, details=True)
+    meta = {
+        "model": folder.name,
+        "protocol": {"split": split, "gallery": "split"},
+        "ties": "average",
+        "galleries": gallery_digests(benchmark),
+    }
+    results, baseline = (evaluate_scores(source, benchmark, protocol) for source in (own, other))
+    write_results(folder, results, meta, {"frame_max": baseline})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    write_run(root / "a", 0)
+    write_run(root / "b", 1, bonus=0.6)
+    write_run(root / "läufe [c]", 2)
+    return root
+
+
+def compared(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    assert main([*map(str, arguments), "--json"]) == 0
+    captured = capsys.readouterr()
+    found: dict[str, Any] = json.loads(captured.out)
+    return found
+
+
+def refused(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:
+    assert main([*map(str, arguments)]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def precisions(folder: Path, partition: str, model: str) -> dict[str, tuple[str, float]]:
+    with (folder / "per_query.csv").open(encoding="utf-8", newline="") as file:
+        return {
+            line["query"]: (line["topic"], float(line["AP"]))
+            for line in csv.DictReader(file)
+            if line["partition"] == partition and line["model"] == model
+        }
+
+
+def test_numbers_are_those_of_the_definitions(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compared(capsys, runs / "a", runs / "b", "--resamples", 300)
+    rows = {row["partition"]: row for row in found["rows"]}
+    assert list(rows) == ["news", "dance", "mean"]
+    shares, topic_means, drawn = [], [], []
+    for name in ("news", "dance"):
+        a, b = precisions(runs / "a", name, "a"), precisions(runs / "b", name, "b")
+        topics = np.array([a[query][0] for query in a])
+        gains = np.array([b[query][1] - a[query][1] for query in a])
+        row, other = rows[name], rows[name]["differences"][0]
+        assert (row["queries"], row["topics"]) == (12, 6)
+        assert row["values"] == pytest.approx([np.mean([v for _, v in run.values()]) for run in (a, b)])
+        assert other["difference"] == pytest.approx(gains.mean())
+        names = sorted(set(topics))
+        sums = np.array([gains[topics == topic].sum() for topic in names])
+        sizes = np.array([(topics == topic).sum() for topic in names])
+        assert other["p"] == pytest.approx(sign_flip_p(sums / 12))
+        assert other["effect_size"] == pytest.approx(effect_size(sums / sizes))
+        weights = draw_topics(topics.tolist(), 300).weights
+        drawn.append((sums @ weights) / (sizes @ weights))
+        assert other["interval"] == pytest.approx(np.percentile(drawn[-1], [2.5, 97.5]))
+        shares.append(sums / 12 / 2)
+        topic_means.append(sums / sizes)
+    mean, other = rows["mean"], rows["mean"]["differences"][0]
+    assert mean["values"] == pytest.approx((np.array(rows["news"]["values"]) + rows["dance"]["values"]) / 2)
+    assert (mean["queries"], mean["topics"]) == (24, 12)
+    assert other["interval"] == pytest.approx(np.percentile(np.mean(drawn, axis=0), [2.5, 97.5]))
+    assert other["p"] == pytest.approx(sign_flip_p(np.concatenate(shares)))
+    assert other["effect_size"] == pytest.approx(effect_size(np.concatenate(topic_means)))
+    assert other["p"] == other["p_holm"] < 0.05
+
+
+def test_a_run_against_a_baseline_in_its_folder(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compared(capsys, f"{runs / 'a'}:frame_max", runs / "a", "--metric", "recall@5")
+    assert [run["name"] for run in found["runs"]] == ["a:frame_max", "a"]
+    content = json.loads((runs / "a" / "results.json").read_text(encoding="utf-8"))
+    assert found["rows"][-1]["values"][1] == pytest.approx(content["rows"][-1]["metrics"]["recall@5"])
+    assert found["rows"][-1]["values"][0] == pytest.approx(content["baselines"][0]["rows"][-1]["metrics"]["recall@5"])
+
+
+def test_holm_over_several_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compared(capsys, runs / "a", runs / "b", runs / "läufe [c]")
+    for row in found["rows"]:
+        p_values = sorted(other["p"] for other in row["differences"])
+        adjusted = sorted(other["p_holm"] for other in row["differences"])
+        assert adjusted == pytest.approx([min(1, 2 * p_values[0]), max(min(1, 2 * p_values[0]), p_values[1])])
+
+
+def test_uap_has_paired_intervals_from_the_evaluation(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compared(capsys, runs / "a", runs / "b", "--metric", "uAP")
+    row = found["rows"][0]
+    with np.load(runs / "a" / "resampled.npz") as a, np.load(runs / "b" / "resampled.npz") as b:
+        gains = b["uAP"][0] - a["uAP"][0]
+    other = row["differences"][0]
+    assert other["interval"] == pytest.approx(np.percentile(gains, [2.5, 97.5]))
+    content = json.loads((runs / "a" / "results.json").read_text(encoding="utf-8"))
+    assert row["intervals"][0] == pytest.approx(content["rows"][0]["intervals"]["uAP"])
+    assert row["values"][0] == pytest.approx(content["rows"][0]["metrics"]["uAP"])
+    assert other["p"] is None
+    assert any("no p value" in note for note in found["notes"])
+
+
+def test_uap_without_resampled_values_says_so(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = write_run(tmp_path / "plain", 5, bootstrap=0)
+    found = compared(capsys, runs / "a", other, "--metric", "uAP")
+    assert found["rows"][0]["differences"][0]["interval"] is None
+    assert isinstance(found["rows"][0]["differences"][0]["difference"], float)
+    assert any("benchmark.bootstrap" in note for note in found["notes"])
+
+
+def test_files_and_tables(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(runs / "a"), str(runs / "b"), str(runs / "läufe [c]"), "--out", str(tmp_path / "x" / "y")]) == 0
+    shown = capsys.readouterr().out
+    assert "läufe [c]" in shown
+    assert "mAP (%), query v" in shown
+    assert "mean (12 topics, 24 queries)" in shown
+    content = json.loads((tmp_path / "x" / "y" / "compare.json").read_text(encoding="utf-8"))
+    difference = content["rows"][-1]["differences"][0]["difference"]
+    assert f"{100 * difference:+.1f}" in shown
+    text = (tmp_path / "x" / "y" / "compare.md").read_text(encoding="utf-8")
+    assert f"{100 * difference:+.1f}" in text
+    assert "![differences](compare.png)" in text
+    with Image.open(tmp_path / "x" / "y" / "compare.png") as picture:
+        assert picture.width > 400
+        assert len(picture.convert("RGB").getcolors(1 << 20) or []) > 20
+
+
+def test_runs_of_one_name_are_told_apart(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(runs / "a", tmp_path / "a")
+    names = [run["name"] for run in compared(capsys, runs / "a", tmp_path / "a")["runs"]]
+    assert names == [str(runs / "a"), str(tmp_path / "a")]
+
+
+def test_equal_runs_do_not_differ(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(runs / "a", tmp_path / "twin")
+    for row in compared(capsys, runs / "a", tmp_path / "twin")["rows"]:
+        other = row["differences"][0]
+        assert (other["difference"], other["interval"], other["p"], other["effect_size"]) == (0, [0, 0], 1, 0)
+
+
+def test_one_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = make_benchmark(topics=1)
+    a, b = (write_run(tmp_path / name, seed, small) for seed, name in enumerate("ab"))
+    found = compared(capsys, a, b)
+    other = found["rows"][0]["differences"][0]
+    assert (other["interval"], other["p"], other["effect_size"]) == (None, None, None)
+    assert any("one search topic" in note for note in found["notes"])
+    assert main([str(a), str(b), "--out", str(tmp_path / "out")]) == 0
+
+
+def test_few_topics_cannot_be_significant_and_the_notes_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = make_benchmark(topics=4)
+    a, b = (write_run(tmp_path / name, seed, small) for seed, name in enumerate("ab"))
+    assert "news, dance: with five topics or fewer no p value can be below 0.05" in compared(capsys, a, b)["notes"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"benchmark": make_benchmark(name="other")}, ("different benchmarks", "toy in a, other in x")),
+        ({"split": "all"}, ("different split", "test in a, all in x", "benchmark.split")),
+        ({"benchmark": make_benchmark(topics=5)}, ("database videos in partition news", "a and x")),
+    ],
+)
+def test_runs_about_something_else_are_refused(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, words: tuple[str, ...]
+) -> None:
+    message = refused(capsys, 1, runs / "a", write_run(tmp_path / "x", 3, **change))
+    assert all(word in message for word in words), message
+
+
+def without_lines(folder: Path, target: Path, drop: str) -> Path:
+    """Copy a run, its per-query lines without those of a query."""
+    shutil.copytree(folder, target)
+    text = (target / "per_query.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in text if drop not in line.split(",")[:2]]
+    assert len(kept) < len(text)
+    (target / "per_query.csv").write_text("".join(kept), encoding="utf-8")
+    return target
+
+
+def test_different_queries_are_refused_unless_the_common_ones_will_do(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fewer = without_lines(runs / "a", tmp_path / "fewer", "news/猫00")
+    arguments = runs / "b", f"{fewer}:a"
+    message = refused(capsys, 1, *arguments)
+    assert "Only in b: 1: news/猫00." in message
+    assert "--common" in message
+    rows = compared(capsys, *arguments, "--common")["rows"]
+    assert [row["queries"] for row in rows] == [11, 12, 23]
+    assert "uAP" in refused(capsys, 1, *arguments, "--common", "--metric", "uAP")
+
+
+def test_another_judgement_of_a_query_is_refused(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs / "a", tmp_path / "x")
+    path = tmp_path / "x" / "per_query.csv"
+    text = path.read_text(encoding="utf-8").replace("news/t0,v,4,True", "news/t0,v,3,True", 1)
+    path.write_text(text, encoding="utf-8")
+    message = refused(capsys, 1, runs / "b", f"{tmp_path / 'x'}:a")
+    assert "query news/猫00" in message
+    assert "positives is 4 in b, 3 in x" in message
+
+
+def test_wrong_arguments(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = runs / "a", runs / "b"
+    assert "no such folder" in refused(capsys, 2, a, runs / "nowhere")
+    assert "it has a, frame_max" in refused(capsys, 2, a, f"{a}:frame_mix")
+    assert "two or more runs" in refused(capsys, 2, a)
+    assert "named twice" in refused(capsys, 2, a, a)
+    assert "recall@5" in refused(capsys, 2, a, b, "--metric", "recall@7")
+    assert "b has v" in refused(capsys, 2, b, a, "--mode", "tv")
+    (tmp_path / "file").touch()
+    assert "--out" in refused(capsys, 2, a, b, "--out", tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("results.json", "{", "no results file"),
+        ("results.json", '{"rows": 3, "meta": {}}', "no results file"),
+        ("results.json", None, "is missing"),
+        ("per_query.csv", None, "is missing"),
+        ("per_query.csv", "query,AP\nx,1\n", "no column model"),
+        ("per_query.csv", "model,query,partition,topic,mode,positives,counted,AP\n", "no line of model 'a'"),
+        ("resampled.npz", "PK broken", "damaged"),
+    ],
+)
+def test_broken_runs(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: str | None, words: str
+) -> None:
+    shutil.copytree(runs / "a", tmp_path / "x")
+    (tmp_path / "x" / name).unlink()
+    if content is not None:
+        (tmp_path / "x" / name).write_text(content)
+    model = "" if name == "results.json" else ":a"
+    message = refused(capsys, 1, runs / "b", f"{tmp_path / 'x'}{model}")
+    assert words in message
+    assert name in message
+
+
+def test_a_cut_file_of_resampled_values(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(runs / "a", tmp_path / "x")
+    path = tmp_path / "x" / "resampled.npz"
+    path.write_bytes(path.read_bytes()[:-50])
+    assert "resampled.npz is damaged" in refused(capsys, 1, runs / "b", f"{tmp_path / 'x'}:a")
+
+
+def test_a_metric_that_is_no_number(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(runs / "a", tmp_path / "x")
+    path = tmp_path / "x" / "per_query.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    cells = lines[1].split(",")
+    cells[7] = "much"
+    path.write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n", encoding="utf-8")
+    assert "column AP" in refused(capsys, 1, runs / "b", f"{tmp_path / 'x'}:a")
+
+
+def test_gallery_digests_do_not_depend_on_order() -> None:
+    benchmark = make_benchmark()
+    news = benchmark.partitions[0]
+    turned = Partition(news.name, news.queries, news.judgements, news.database[::-1])
+    shorter = Partition(news.name, news.queries, news.judgements, news.database[1:])
+    digests = [gallery_digests(Benchmark("toy", (part,)))["news"] for part in (news, turned, shorter)]
+    assert digests[0] == digests[1] != digests[2]
