@@ -10,6 +10,7 @@ from rich.table import Table
 
 from muvr_train.benchmarks.expressions import OPERATORS, SIGNS
 from muvr_train.benchmarks.published import PublishedRow
+from muvr_train.reports.robustness_tables import robustness_tables
 from muvr_train.results import Results
 
 COLUMNS = [*(("operator", name) for name in OPERATORS), *(("sign", name) for name in SIGNS)]
@@ -136,6 +137,8 @@ def print_tables(
     by_expression = expression_table(list(named.values())[-1])
     if by_expression is not None:
         console.print(by_expression)
+    for table in robustness_tables(list(named.values())[-1]):
+        console.print(table)
     for line in count_lines(list(named.values())[-1]):
         console.print(line, soft_wrap=True, markup=False)
 
