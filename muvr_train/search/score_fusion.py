@@ -27,9 +27,9 @@ def mean_scores(matrices: Sequence[Floats]) -> Floats:
 def z_mean(matrices: Sequence[Floats]) -> Floats:
     """The mean of [Q, N] matrices, each shifted and scaled to mean 0 and standard deviation 1.
 
-    The two statistics are of all ranked pairs of a partition, not of each query. That is an increasing map of a whole
-    matrix: no file's own ranking changes, neither within a query nor, for uAP, between queries (statistics per query
-    would make a query without any match look as sure of its best video as all others). A constant matrix adds nothing.
+    The two statistics are of all ranked pairs of a partition, not of each query: an increasing map of a whole matrix,
+    so no file's own mAP or uAP changes by it, and how sure one query is beside another stays as its file has it. A
+    constant matrix adds nothing.
     """
     scaled = []
     for matrix in matrices:
@@ -42,7 +42,8 @@ def z_mean(matrices: Sequence[Floats]) -> Floats:
 def reciprocal_rank(matrices: Sequence[Floats], constant: float = RANK_CONSTANT) -> Floats:
     """Reciprocal rank fusion: the sum over [Q, N] matrices of 1 / (constant + rank), ranks from 1 within each query.
 
-    Equal scores share the mean of their ranks. Needs no common scale, but forgets how sure a query is: uAP suffers.
+    Equal scores share the mean of their ranks. Needs no common scale. Between queries only ranks are compared, so uAP
+    no longer sees how sure a file is of one query beside another.
     Source: Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual rank learning
     methods", SIGIR 2009, constant 60.
 
