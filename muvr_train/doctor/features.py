@@ -149,7 +149,7 @@ def examine_missing(benchmark: Benchmark, store: FeatureStore, strict: bool) -> 
     yield from _missing_tags(benchmark, store)
     spare = len(set(store.ids()) - set(benchmark.video_ids))
     if spare:
-        yield Finding("store", "note", f"{plural(spare, 'video')} of the store are not in the benchmark")
+        yield Finding("store", "note", f"not in the benchmark: {plural(spare, 'video')} of the store")
 
 
 def _missing_tags(benchmark: Benchmark, store: FeatureStore) -> Iterator[Finding]:
