@@ -26,9 +26,8 @@ def render_markdown(content: ReportContent) -> str:
     for table in tables:
         parts += _section(table) if table is not None else []
     parts += _section(table_of_metrics(content, partitions[-1] if partitions else "mean", metric_names(content)))
-    for group, found in breakdown_tables(content):
-        for table in found:
-            parts += _section(table, f"by {group}: ")
+    for breakdown in breakdown_tables(content):
+        parts += _section(breakdown.short, f"by {breakdown.group}: ")
     parts += [*_section(counts_table(content.results)), "## protocol", ""]
     parts += [f"- {escape(name)}: {escape(value)}" for name, value in _facts(content)]
     return "\n".join(parts) + "\n"

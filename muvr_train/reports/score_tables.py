@@ -41,6 +41,15 @@ class ScoreTable:
     rows: tuple[Row, ...]
 
 
+@dataclass(frozen=True)
+class Breakdown:
+    """Parts of rows by a group: mAP by partition in one table, and a table of all metrics per model and mode."""
+
+    group: str
+    short: ScoreTable
+    long: tuple[ScoreTable, ...]
+
+
 def partitions_of(content: ReportContent) -> list[str]:
     """Names of all partitions with rows, in order, the mean last."""
     names = dict.fromkeys(str(row["partition"]) for results in content.named.values() for row in results.rows)
@@ -92,24 +101,10 @@ def metric_names(content: ReportContent, extra: bool = False) -> list[str]:
     return [*short, *(name for name in known if name not in short)]
 
 
-def breakdown_tables(content: ReportContent) -> list[tuple[str, list[ScoreTable]]]:
-    """For each group (level, operator, sign, noise, ...) one table per model and mode, a line per name and partition.
-
-    Where a group has lines of the mean over partitions, the lines of its partitions make a second table.
-    """
-    groups: dict[str, list[ScoreTable]] = {}
-    for model, results in content.named.items():
-        keys = dict.fromkeys((str(line["group"]), str(line["mode"])) for line in results.breakdowns)
-        for group, mode in keys:
-            lines: list[Mapping[str, Any]] = [
-                line for line in results.breakdowns if (line["group"], line["mode"]) == (group, mode)
-            ]
-            mean = [line for line in lines if line["partition"] == "mean"]
-            rest = [line for line in lines if line["partition"] != "mean"]
-            for what, part in ((f"{model}, {mode}, mean over partitions", mean), (f"{model}, {mode}", rest)):
-                if part:
-                    groups.setdefault(group, []).append(_breakdown(what, group, part, lines))
-    return list(groups.items())
+def breakdown_tables(content: ReportContent) -> list[Breakdown]:
+    """The breakdowns of all rows by group: level, operator, sign, noise, ..."""
+    groups = dict.fromkeys(str(line["group"]) for results in content.named.values() for line in results.breakdowns)
+    return [_breakdown(content, group) for group in groups]
 
 
 def counts_table(results: Results) -> ScoreTable:
@@ -132,22 +127,35 @@ def percent(value: float | None) -> str:
     return MISSING if value is None else f"{100 * value:.1f}"
 
 
-def _breakdown(
-    title: str, group: str, lines: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]]
-) -> ScoreTable:
+def _breakdown(content: ReportContent, group: str) -> Breakdown:
+    by_mode: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for model, results in content.named.items():
+        for line in results.breakdowns:
+            if line["group"] == group:
+                by_mode.setdefault((model, str(line["mode"])), []).append(line)
+    every = [line for lines in by_mode.values() for line in lines]
+    partitions = [name for name in partitions_of(content) if any(line["partition"] == name for line in every)]
+    rows = []
+    for (model, mode), lines in by_mode.items():
+        for name in dict.fromkeys(str(line["name"]) for line in lines):
+            found = {line["partition"]: line for line in lines if line["name"] == name}
+            cells = tuple(_cell(found.get(partition), "mAP") for partition in partitions)
+            rows.append(Row((model, mode, name), cells))
+    short = ScoreTable("mAP (%)", ("model", "query", group), tuple(partitions), tuple(rows))
+    long = tuple(_all_metrics(f"{model}, {mode}", group, lines) for (model, mode), lines in by_mode.items())
+    return Breakdown(group, short, long)
+
+
+def _all_metrics(title: str, group: str, lines: Sequence[Mapping[str, Any]]) -> ScoreTable:
     known = dict.fromkeys(name for line in lines for name in line["metrics"])
     counts = dict.fromkeys(name for line in lines for name in line.get("counts", {}) if name in BREAKDOWN_COUNTS)
     metrics = [name for name in known if not name.startswith(("precision@", "hit@"))]
-    rows = [
-        Row(
-            (str(line["name"]), str(line["partition"])),
-            (
-                *(Cell(_whole(line.get("counts", {}).get(name))) for name in counts),
-                *(_cell(line, metric, _gallery(every, line["partition"])) for metric in metrics),
-            ),
-        )
-        for line in lines
-    ]
+    rows = []
+    for line in lines:
+        numbers = [Cell(_whole(line.get("counts", {}).get(name))) for name in counts]
+        gallery = _gallery(lines, line["partition"])
+        cells = (*numbers, *(_cell(line, metric, gallery) for metric in metrics))
+        rows.append(Row((str(line["name"]), str(line["partition"])), cells))
     columns = (*counts, *(f"{name} %" for name in metrics))
     used = [i for i in range(len(columns)) if any(row.cells[i].text != MISSING for row in rows)]
     kept = tuple(replace(row, cells=tuple(row.cells[i] for i in used)) for row in rows)

@@ -162,6 +162,7 @@ def test_the_best_of_a_column_is_bold_and_published_rows_do_not_take_part() -> N
 def test_breakdowns_warnings_and_definitions_are_there() -> None:
     page = parsed(render_page(make_content()))
     assert ["copy", "mean", "12", "37.5"] in page.table("level", "partition", "positives", "mAP %")
+    assert ["trained", "v", "copy", "37.5"] in page.table("model", "query", "level", "mean")
     shown = "".join(page.texts)
     assert "odd: " in shown
     assert "divisor = positives in the gallery" in shown
