@@ -35,7 +35,7 @@ class Protocol:
         on_missing: `error` refuses to be partial; `official` lets missing queries drop out and counts missing database
             videos as not retrieved, as the official MUVR program does.
         memory_budget: bytes that scoring may hold, see `exhaustive.block_bytes`; None for a quarter of what is free.
-        keep_scores: keep the scores in the results, for reports; not those of tag expressions, which are many.
+        keep_scores: keep the scores in the results, for reports; of tag expressions only those of the first mode.
         bootstrap: resamples of the search topics, for 95 % intervals; 0 for none.
         noise: share of the positives that the annotation noise check changes; None for no check.
         details: metrics per level, and for every query its best-scored non-matches and its first missed match.
@@ -98,6 +98,8 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
         results.rows.append(
             {"benchmark": benchmark.name, "mode": mode, "partition": "mean", "metrics": mean.metrics, "counts": total}
         )
+    if not results.rows:
+        raise DataError(f"benchmark {benchmark.name}: no query with features has a tag expression that is evaluated")
     add_mean_extras(results, averaged)
     return results
 
@@ -196,7 +198,7 @@ def _add_row(
     more = query_extras(partition, judged) if protocol.details else [{}] * len(judged.judgements)
     lines = _per_query(mode, partition, judged, metrics)
     results.per_query.extend({**line, **extra} for line, extra in zip(lines, more, strict=True))
-    if protocol.keep_scores and not partition.filters:
+    if protocol.keep_scores and (not partition.filters or mode == protocol.tags.kept):
         results.kept.append(Kept(partition, mode, judged))
     return metrics
 

@@ -191,9 +191,10 @@ def test_breakdowns_by_operator_and_sign(whole: Results) -> None:
     assert part["counts"] == {"expressions": 10}
 
 
-def test_scores_of_expressions_are_not_kept(store: FeatureStore, benchmark: Benchmark) -> None:
-    dance = replace(benchmark, partitions=(benchmark["dance"],))
-    assert evaluate(untrained(store), store, dance, replace(OFFICIAL, keep_scores=True)).kept == []
+def test_scores_are_kept_of_the_first_mode_only(store: FeatureStore, benchmark: Benchmark) -> None:
+    protocol = replace(OFFICIAL, keep_scores=True, tags=TagSettings((0.3, 10)))
+    kept = evaluate(untrained(store), store, replace(benchmark, partitions=(benchmark["dance"],)), protocol).kept
+    assert [(part.mode, part.judged.scores.shape) for part in kept] == [("tag_0.3", (48, 298))]
 
 
 Make = Callable[..., tuple[Benchmark, FeatureStore]]
@@ -321,10 +322,31 @@ def test_a_source_without_tags_is_refused(store: FeatureStore, benchmark: Benchm
         evaluate_scores(Plain(), benchmark)
 
 
-def test_nothing_to_evaluate_is_an_error(make: Make) -> None:
+def test_a_partition_without_expressions_is_left_out(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     benchmark, store = make()
-    empty = replace(benchmark, partitions=tuple(replace(part, filters=()) for part in benchmark.partitions[1:]))
-    kept = replace(benchmark, partitions=(replace(benchmark.partitions[0], filters=()), benchmark.partitions[1]))
-    assert not empty.has_filters
-    results = evaluate(untrained(store), store, kept)
+    news, dance = benchmark.partitions
+    silent = replace(benchmark, partitions=(replace(news, filters=()), dance))
+    results = evaluate(untrained(store), store, silent)
     assert {row["partition"] for row in results.rows} == {"dance", "mean"}
+    assert "news: no query with features has a tag expression; its rows are left out" in caplog.text
+
+
+def test_nothing_to_evaluate_is_an_error(make: Make) -> None:
+    benchmark, store = make(lambda news: [path.unlink() for path in news.glob("t*q*.npy")])
+    news = benchmark["news"]
+    only = replace(
+        benchmark, partitions=(replace(news, filters=tuple(r for r in news.filters if r.query == "news/t0q0")),)
+    )
+    with pytest.raises(DataError, match="news"):
+        evaluate(untrained(store), store, only, OFFICIAL)
+
+
+def test_only_words_leave_no_official_row(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    benchmark, store = make()
+    news = benchmark["news"]
+    words = tuple(row for row in news.filters if str(row.expression)[0] not in "+-")
+    only = replace(benchmark, partitions=(replace(news, filters=words),))
+    assert evaluate(untrained(store), store, only).modes == ("logic_0.0", "logic_0.3", UPPER_BOUND)
+    assert "officially evaluated" in caplog.text
+    with pytest.raises(DataError, match="no query with features has a tag expression that is evaluated"):
+        evaluate(untrained(store), store, only, Protocol(tags=ALL))

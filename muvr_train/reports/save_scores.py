@@ -18,7 +18,7 @@ def save_scores(folder: Path, results: Results) -> list[Path]:
         The paths.
     """
     paths = []
-    for mode in results.modes:
+    for mode in dict.fromkeys(kept.mode for kept in results.kept):
         paths.append(folder / f"scores_{mode}.npz")
         write_scores(paths[-1], mode, score_blocks([kept for kept in results.kept if kept.mode == mode]))
     return paths

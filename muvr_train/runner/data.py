@@ -100,7 +100,7 @@ class Data:
     def baseline_protocol(self, protocol: Protocol) -> Protocol:
         """Give the untrained rows text modes and tags only where texts live in the space of the frames."""
         if self.store.manifest.get("text_aligned"):
-            return protocol
+            return replace(protocol, tags=replace(protocol.tags, upper_bound=False))
         return replace(protocol, modes=("v",), tags=TagSettings((), logic=False, upper_bound=False))
 
     def print_overview(self, cfg: DictConfig, device: str) -> None:

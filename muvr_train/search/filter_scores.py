@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from muvr_train.search.judged import JudgedScores, judge_rows
 from muvr_train.search.sources import ScoreSource, TagSource
 from muvr_train.search.upper_bound import best_combination
 
+log = logging.getLogger(__name__)
 OFFICIAL, LOGIC, UPPER_BOUND = "tag_", "logic_", "upper_bound_by_labels"
 WITHOUT_TAGS = 0.0
 
@@ -41,6 +43,11 @@ class TagSettings:
     def all_modes(self) -> tuple[float, ...]:
         """The modes, the one without tags first."""
         return (WITHOUT_TAGS, *(mode for mode in self.modes if mode != WITHOUT_TAGS))
+
+    @property
+    def kept(self) -> str | None:
+        """Name of the row whose scores are kept for reports: the official one of the first mode."""
+        return OFFICIAL + mode_suffix(self.modes[0]) if self.modes else None
 
 
 class Expanded(NamedTuple):
@@ -94,7 +101,10 @@ def score_filters(
     refuse_missing_tags(source, partition.name, [row for row in rows if row.official])
     able = [row for row in rows if all(source.has_tag(*pair) for pair in row.pairs)]
     pairs = list(dict.fromkeys(pair for row in able for pair in row.pairs))
-    if not pairs:
+    if not any(row.official for row in able):
+        what = "a tag expression that is officially evaluated" if able else "a tag expression"
+        log.warning("%s: no query with features has %s; its rows are left out", partition.name, what)
+    if not able:
         return
     tags = source.tag_scores(partition, pairs)
     _refuse_nan(tags, pairs, matrix.database)
