@@ -14,18 +14,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
-from muvr_train.metrics.functional import average_precision, micro_average_precision
+from muvr_train.evaluation import Protocol, evaluate
 from muvr_train.models.retriever import Retriever
 from muvr_train.runner.data import Data, open_data
 from muvr_train.runner.models import baseline_models, load_checkpoint
-from muvr_train.search.judged import JudgedScores, judge
-from muvr_train.search.sources import ModelScores
-
-Sample = dict[str, NDArray[np.int64]]
 
 
 def train(seed: int, settings: list[str]) -> Path:
@@ -44,50 +39,14 @@ def train(seed: int, settings: list[str]) -> Path:
     return folder
 
 
-def scores_of(model: Retriever, data: Data, mode: str) -> dict[str, JudgedScores]:
-    """Score the test topics of every partition."""
-    partitions = data.part("test").partitions
-    source = ModelScores(model, data.store)
-    return {part.name: judge(part, source.score(part, [mode])[mode]) for part in partitions}
-
-
-def metrics_of(scores: dict[str, JudgedScores], precision: dict[str, NDArray[np.float64]], rows: Sample) -> NDArray:
-    """Mean over partitions of (mAP, uAP) in percent, on the chosen rows."""
-    values = []
-    for name, found in scores.items():
-        chosen = rows[name]
-        pooled = micro_average_precision(
-            found.scores[chosen], found.relevance[chosen], int(found.n_positive[chosen].sum())
-        )
-        values.append((precision[name][chosen].mean(), pooled))
-    return 100 * np.mean(values, axis=0)
-
-
-def precisions(scores: dict[str, JudgedScores]) -> dict[str, NDArray[np.float64]]:
-    """AP of every query."""
-    return {
-        name: np.array(
-            [
-                average_precision(row, judged, int(number))
-                for row, judged, number in zip(found.scores, found.relevance, found.n_positive, strict=True)
-            ]
-        )
-        for name, found in scores.items()
-    }
-
-
-def resamples(data: Data, count: int, seed: int = 0) -> list[Sample]:
-    """The whole test part first, then `count` draws of topics with replacement."""
-    rng, samples = np.random.default_rng(seed), []
-    groups = {}
-    for part in data.part("test").partitions:
-        topics = sorted({query.topic for query in part.queries})
-        groups[part.name] = [[i for i, q in enumerate(part.queries) if q.topic == topic] for topic in topics]
-    samples.append({name: np.sort(np.concatenate(rows)) for name, rows in groups.items()})
-    for _ in range(count):
-        drawn = {name: rng.integers(len(rows), size=len(rows)) for name, rows in groups.items()}
-        samples.append({name: np.concatenate([groups[name][i] for i in drawn[name]]) for name in groups})
-    return samples
+def curve(model: Retriever, data: Data, mode: str, count: int) -> NDArray[np.float64]:
+    """Mean over partitions of (mAP, uAP) in percent: of the whole test part first, then of `count` resamples."""
+    results = evaluate(model, data.store, data.part("test"), Protocol(modes=(mode,), bootstrap=count))
+    if not all(results.resampled.values()):
+        sys.exit("a partition has one test topic: nothing can be resampled, use a larger data.size")
+    whole = [[results.metrics(mode)[name]] for name in ("mAP", "uAP")]
+    drawn = [np.mean([part[name] for part in results.resampled.values()], axis=0) for name in ("mAP", "uAP")]
+    return 100 * np.concatenate([whole, drawn], axis=1).T
 
 
 def main() -> None:
@@ -99,19 +58,11 @@ def main() -> None:
     options = parser.parse_args()
     runs = [train(seed, options.settings) for seed in options.seeds]
     data = open_data(OmegaConf.load(runs[0] / "config.yaml"), training=False)  # type: ignore[arg-type]
-    torch.set_grad_enabled(False)
-    samples = resamples(data, options.resamples)
-
-    def curve(model: Retriever, mode: str) -> NDArray:
-        scores = scores_of(model, data, mode)
-        precision = precisions(scores)
-        return np.array([metrics_of(scores, precision, rows) for rows in samples])
-
-    untrained = {name: curve(model, "v") for name, model in baseline_models(data.store, data.train_videos).items()}
+    models = baseline_models(data.store, data.train_videos)
+    untrained = {name: curve(model, data, "v", options.resamples) for name, model in models.items()}
+    best = [load_checkpoint(run / "best.ckpt", data.store).model for run in runs]
     trained = {
-        f"trained, {mode}": np.array(
-            [curve(load_checkpoint(run / "best.ckpt", data.store).model, mode) for run in runs]
-        )
+        f"trained, {mode}": np.array([curve(model, data, mode, options.resamples) for model in best])
         for mode in ("v", "tv")
     }
     print(f"{'':28}{'mAP':>8}{'uAP':>8}   (mean over partitions, %)")
