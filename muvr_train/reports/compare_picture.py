@@ -21,11 +21,11 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     modes = list(dict.fromkeys(row["mode"] for row in found["rows"]))
     others = [run["name"] for run in found["runs"][1:]]
     parts = list(dict.fromkeys(row["partition"] for row in found["rows"]))
-    height = 1.6 + len(parts) * (0.28 + 0.16 * len(others)) + 0.2 * len(others)
+    height = 1.8 + len(parts) * (0.28 + 0.16 * len(others)) + 0.2 * len(others)
     figure, axes = plt.subplots(
         1,
         len(modes),
-        figsize=(2.2 + 3.4 * len(modes), height),
+        figsize=(3.6 + 3.2 * len(modes), height),
         sharex=True,
         sharey=True,
         squeeze=False,
@@ -59,7 +59,7 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     tested = any(other["p_holm"] is not None for row in found["rows"] for other in row["differences"])
     meaning = "; filled: p < 0.05 after Holm" if tested else ""
     figure.suptitle(
-        f"{found['metric']} minus {_short(found['runs'][0]['name'])} on {found['benchmark']}, 95 % intervals{meaning}",
+        f"{found['metric']} on {found['benchmark']}, minus {_short(found['runs'][0]['name'])}\n95 % intervals{meaning}",
         fontsize=10,
         x=0.01,
         ha="left",

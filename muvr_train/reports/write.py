@@ -28,7 +28,7 @@ DEFINITIONS = {
     "the tags' signed cosines (0: without tags); m = K > 1: the top K by the query's score, ranked by that sum",
     "mode logic_<m>": "the same for all expressions; AND adds conditions, OR takes the best (cosines less their mean)",
     "mode upper_bound_by_labels": "no method: for each expression the combination with the best average precision",
-    "intervals": "95 % percentile interval over bootstrap resamples of the search topics of each partition",
+    "intervals": "95 % percentile interval, bootstrap over the search topics of each partition; narrow with few topics",
     "breakdowns.level": "positives of one level of correspondence; those of other levels are left out of the ranking",
     "breakdowns.operator, breakdowns.sign": "tag expressions of one operator, or of one sign; mean over these",
     "breakdowns.noise_remove": "mAP with a share of the positive pairs left out; mAP_std over the repeats",

@@ -211,7 +211,7 @@ def test_few_topics_cannot_be_significant_and_the_notes_say_so(
 ) -> None:
     small = make_benchmark(topics=4)
     a, b = (write_run(tmp_path / name, seed, small) for seed, name in enumerate("ab"))
-    assert "news, dance: with five topics or fewer no p value can be below 0.05" in compared(capsys, a, b)["notes"]
+    assert any("news, dance: with five topics or fewer no p value" in note for note in compared(capsys, a, b)["notes"])
 
 
 @pytest.mark.parametrize(
