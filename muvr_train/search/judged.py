@@ -73,7 +73,7 @@ def judge_rows(
         n_positive = np.array([len(row.positives) for row in judgements], dtype=np.int64)
     else:
         gallery = frozenset(partition.database)
-        n_positive = np.array([len(_ranked(row, gallery) & row.positives.keys()) for row in judgements], dtype=np.int64)
+        n_positive = np.array([_positives_in(row, gallery) for row in judgements], dtype=np.int64)
     return JudgedScores(tuple(judgements), database, scores, relevance, n_positive, counted)
 
 
@@ -100,8 +100,9 @@ def relevance_matrix(
     return relevance
 
 
-def _ranked(judgement: Judgement, gallery: frozenset[str]) -> frozenset[str]:
-    return gallery if judgement.ranked is None else gallery & judgement.ranked
+def _positives_in(judgement: Judgement, gallery: frozenset[str]) -> int:
+    ranked = gallery if judgement.ranked is None else judgement.ranked
+    return sum(video in gallery and video in ranked for video in judgement.positives)
 
 
 def _leave_out_unranked(

@@ -12,8 +12,8 @@ from muvr_train.metrics.ranks import Ties
 from muvr_train.search.filter import RULES, Floats, TagPlaces, centred, merge, reduce_conditions
 from muvr_train.search.judged import JudgedScores
 
-WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0)
-TOP_KS = (10, 100, 1000)
+WEIGHTS = (0.1, 0.3, 0.5, 1.0, 2.0)
+TOP_KS = (10, 100)
 """The family of combinations, besides the tag modes that were asked for and ranking by the tags alone."""
 
 
