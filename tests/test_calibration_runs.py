@@ -1,0 +1,244 @@
+"""Calibration as a user meets it: fitted on training data alone, saved with a run, reported beside the raw row."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from muvr_train import cli
+from muvr_train.benchmarks.muvr import read_muvr
+from muvr_train.errors import DataError
+from muvr_train.features.store import FeatureStore
+from muvr_train.features.writer import StoreWriter
+from muvr_train.preflight.compose import Composer
+from muvr_train.runner.calibrate import build_calibration, samples_of
+from muvr_train.runner.data import Data, open_data
+from muvr_train.runner.models import build_retriever
+from muvr_train.search.calibration.fitting import fit
+from muvr_train.search.calibration.saving import FILE, read_facts
+from tests.test_end_to_end import Workplace
+from tests.toy import make_toy
+
+STEPS = "calibration=[centring,pca_whitening,query_expansion,score_norm,z_fusion]"
+ALL = ("calibration=[centring,query_expansion,score_norm,harris]",)
+ROOT = Path(__file__).parents[1]
+
+
+def config(folder: Path, *more: str) -> DictConfig:
+    argv = ["model=frame_max", "data=muvr", f"data.annotations={folder}/annotations", STEPS, *more]
+    return Composer(cli.config_dir(), "evaluate").compose([*argv, f"data.features={folder}/features"])
+
+
+def fitted_state(cfg: DictConfig) -> tuple[dict[str, torch.Tensor], Data, dict[str, Any]]:
+    data = open_data(cfg)
+    calibration = build_calibration(cfg)
+    assert calibration is not None
+    video, text, facts = samples_of(cfg, data, "cpu")
+    fit(calibration, build_retriever(cfg.model, cfg.fusion, data.store.dims), video, text, cfg.seed)
+    return calibration.state(), data, facts
+
+
+def rewrite(folder: Path, chosen: Callable[[str], bool]) -> int:
+    """Replace frames and texts of the chosen ids by other numbers."""
+    rng, changed = np.random.default_rng(9), 0
+    for path in sorted((folder / "features").glob("*/*.npy")):
+        if chosen(f"{path.parent.name}/{path.stem}"):
+            np.save(path, rng.standard_normal(np.load(path).shape).astype(np.float32))
+            pickled = path.with_name(f"{path.stem}_query_dict.pkl")
+            if pickled.exists():
+                import pickle
+
+                text = rng.standard_normal((1, 16)).astype(np.float32)
+                pickled.write_bytes(pickle.dumps({"query_prompt": text, "tags": {}}))
+            changed += 1
+    return changed
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MUVR_TRAIN_CACHE", str(tmp_path / "cache"))
+    make_toy(tmp_path)
+    return tmp_path
+
+
+def test_nothing_is_learned_from_test_queries_and_their_matches(toy: Path) -> None:
+    """Every frame and text of what is held out is replaced: the fitted state is the same to the bit."""
+    before, data, facts = fitted_state(config(toy))
+    train = set(data.train_videos)
+    held = {video for part in ("val", "test") for video in data.part(part).video_ids} - train
+    queries = {query.id for part in ("val", "test") for query in data.part(part).queries}
+    matches = {video for row in data.part("test").judgements for video in row.positives}
+    assert queries | matches <= held
+    assert facts == {"source": "training split", "videos": len(train), "queries": 12, "texts": 12}
+    assert {name.split("/")[0] for name in before} == {"", "centring", "pca_whitening", "z_fusion"}
+    assert rewrite(toy, lambda name: name in held) == len(held) > 20
+    after, again, _ = fitted_state(config(toy))
+    assert not np.array_equal(again.store.array(min(held)), data.store.array(min(held)))
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        assert torch.equal(value, after[name]), name
+    rewrite(toy, lambda name: name == min(train))
+    other = fitted_state(config(toy))[0]
+    assert not torch.equal(other["centring/video"], before["centring/video"])
+
+
+def background(folder: Path, ids: list[str], dim: int = 16, texts: bool = False) -> Path:
+    rng = np.random.default_rng(3)
+    with StoreWriter(folder, {"encoder": "numbers"}, dtype="float32") as writer:
+        for name in ids:
+            writer.add(name, rng.standard_normal((2, 1, dim), dtype=np.float32))
+            if texts:
+                writer.add(name, rng.standard_normal((1, 1, dim), dtype=np.float32), stream="text")
+    return folder
+
+
+def test_a_background_takes_the_place_of_the_training_split(toy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    benchmark = read_muvr(toy / "annotations")
+    held = benchmark.queries[0].id
+    folder = background(toy / "other", [*(f"extra/{i}" for i in range(8)), held])
+    state, data, facts = fitted_state(config(toy, f"calibration_background={folder}"))
+    assert facts == {
+        "source": str(folder),
+        "videos": 8,
+        "queries": 8,
+        "texts": 12,
+        "texts_from": "training split",
+    }
+    assert "1 videos are queries of the benchmark or match one, and are left out" in caplog.text
+    frames = FeatureStore(folder).tokens([f"extra/{i}" for i in range(8)]).normalized().x
+    torch.testing.assert_close(state["centring/video"], frames.mean(dim=(0, 1, 2)))
+    rewrite(toy, lambda name: True)
+    after = fitted_state(config(toy, f"calibration_background={folder}"))[0]
+    assert torch.equal(after["centring/video"], state["centring/video"])
+    assert not torch.equal(after["centring/text"], state["centring/text"]), "texts are those of the training split"
+
+
+def test_a_background_with_texts_needs_nothing_else(toy: Path) -> None:
+    folder = background(toy / "other", [f"extra/{i}" for i in range(8)], texts=True)
+    state, _, facts = fitted_state(config(toy, f"calibration_background={folder}"))
+    assert facts["texts"] == 8
+    assert "texts_from" not in facts
+    rewrite(toy, lambda name: True)
+    after = fitted_state(config(toy, f"calibration_background={folder}"))[0]
+    assert all(torch.equal(after[name], value) for name, value in state.items())
+
+
+def test_backgrounds_that_cannot_be_used(toy: Path) -> None:
+    benchmark = read_muvr(toy / "annotations")
+    with pytest.raises(DataError, match="features of other sizes"):
+        fitted_state(config(toy, f"calibration_background={background(toy / 'a', ['x', 'y'], dim=8)}"))
+    with pytest.raises(DataError, match="no training video"):
+        fitted_state(config(toy, f"calibration_background={background(toy / 'b', [benchmark.queries[0].id])}"))
+    with pytest.raises(DataError, match="scores of the part video"):
+        fitted_state(config(toy, f"calibration_background={background(toy / 'c', ['x'])}"))
+
+
+MISTAKES = [
+    (["calibration=[score_norm,centring]"], "centring changes features and cannot come after score_norm"),
+    (["calibration=[z_fusion,product]"], "z_fusion and product both fuse"),
+    (["calibration=[z_fusion]", "benchmark.modes=[v]"], "acts on mode tv only"),
+    (["calibration=[centrin]"], "did you mean 'centring'"),
+    (["calibration=[score_norm]", "calibration.score_norm.k=0"], "calibration.score_norm.k=0 is not possible"),
+    (["calibration=[harris]", "calibration.harris.weight=x"], "calibration.harris.weight=x is not possible"),
+    (["calibration=[query_expansion]", "calibration.query_expansion.alpha=-1"], "alpha=-1 is not possible"),
+    (["calibration_background=x"], "but no step"),
+    (["calibration=[pca_whitening]", "model.whiten=true"], "both whiten"),
+    (["+calibration.mine=3"], "calibration.mine: a step is"),
+    (["+calibration.mine={k: 3}"], "calibration.mine: a step is"),
+]
+
+
+@pytest.mark.parametrize(("typed", "message"), MISTAKES)
+@pytest.mark.parametrize("program", ["evaluate", "train"])
+def test_mistakes_are_found_before_anything_is_loaded(typed: list[str], message: str, program: str) -> None:
+    with pytest.raises(cli.ConfigError) as caught:
+        cli.prepare(["model=frame_max", *typed], program)
+    assert message in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return Workplace(tmp_path_factory.mktemp("workplace"))
+
+
+def content(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def test_a_run_saves_what_its_evaluation_uses_again(place: Workplace) -> None:
+    done = place.call(
+        *("train.py", "experiment=s2vs_evaclip", *place.data, "run=cal", "data.batch.topics=3", "trainer=cpu", *ALL),
+        *("trainer.max_epochs=1", "trainer.steps_per_epoch=2", "benchmark.report=false"),
+    )
+    assert done.returncode == 0, done.stderr
+    run = place.folder / "checkpoints" / "cal"
+    (trained,) = content(run)["calibrated"]
+    assert trained["name"].endswith(" + centring + query_expansion + score_norm + harris")
+    assert trained["name"].split(" + ")[0] in done.stdout
+    assert [step["name"] for step in trained["steps"]] == ["centring", "query_expansion", "score_norm", "harris"]
+    assert [row["mode"] for row in trained["rows"] if row["partition"] == "mean"] == ["v", "t", "tv"]
+    assert read_facts(run / FILE)["steps"] == trained["steps"]
+
+    again = place.call(
+        "evaluate.py", f"ckpt_path={run}/best.ckpt", "out=again", *ALL, "benchmark.report=false", "trainer=cpu"
+    )
+    assert again.returncode == 0, again.stderr
+    assert "calibration.safetensors is used" in again.stderr
+    (reloaded,) = content(place.folder / "again")["calibrated"]
+    assert reloaded["rows"] == trained["rows"], "equal to the last digit, in a new process"
+    assert reloaded["fitted_on"] == trained["fitted_on"]
+
+    other = place.call(
+        *("evaluate.py", f"ckpt_path={run}/best.ckpt", "out=other", *ALL, "calibration.score_norm.k=2"),
+        *("benchmark.report=false", "trainer=cpu"),
+    )
+    assert other.returncode == 0, other.stderr
+    assert "was fitted with another steps; the steps are fitted again" in other.stderr
+
+
+MINE = """
+from muvr_train.search.calibration.base import CalibrationStep
+
+class Halve(CalibrationStep):
+    kind = "features"
+    parts = ("video",)
+
+    def features(self, x, part):
+        if part != "video":
+            return x
+        return x * (x.new_tensor([1.0] * 8 + [0.0] * (x.shape[-1] - 8)))
+"""
+
+
+def test_a_step_of_ones_own_takes_two_files(place: Workplace) -> None:
+    """With the raw row as it is without calibration, in the table, results.json and per_query.csv."""
+    folder = place.folder / "configs_of_mine" / "calibration"
+    folder.mkdir(parents=True)
+    (folder / "halve.yaml").write_text("halve:\n  _target_: my_steps.Halve\n")
+    (place.folder / "my_steps.py").write_text(MINE)
+    arguments = ("evaluate.py", "model=frame_max", *place.data, "benchmark.report=false", "trainer=cpu")
+    plain = place.call(*arguments, "out=plain")
+    assert plain.returncode == 0, plain.stderr
+    done = place.call(*arguments, "--config-dir", "configs_of_mine", "calibration=[halve,z_fusion]", "out=mine")
+    assert done.returncode == 0, done.stderr
+    assert "frame_max + halve + z_fusion" in done.stdout
+    without, found = content(place.folder / "plain"), content(place.folder / "mine")
+    assert found["rows"] == without["rows"]
+    assert without["calibrated"] == []
+    (row,) = found["calibrated"]
+    assert {entry["mode"] for entry in row["rows"]} == {"v", "tv"}, "t is not touched and not repeated"
+    raw = {(entry["mode"], entry["partition"]): entry["metrics"]["mAP"] for entry in found["rows"]}
+    assert any(entry["metrics"]["mAP"] != raw[entry["mode"], entry["partition"]] for entry in row["rows"])
+    with (place.folder / "mine" / "per_query.csv").open(encoding="utf-8", newline="") as file:
+        names = {line["model"] for line in csv.DictReader(file)}
+    assert names == {"frame_max", "frame_max + halve + z_fusion"}
+    assert (place.folder / "mine" / FILE).is_file()
