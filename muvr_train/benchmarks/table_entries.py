@@ -152,8 +152,11 @@ def parse_labels(
 
 
 def _reference(row: Row, name: str, known: Known, faults: Faults) -> str | None:
-    value = id_of(row, name, RELEVANCE, faults)
-    if value is None or value in known:
+    value = row.text(name)
+    if value is not None and value in known:
         return value
+    value = id_of(row, name, RELEVANCE, faults)
+    if value is None:
+        return None
     faults.error(RELEVANCE, f"ids of '{name}' that are not in {known.where}", row.at(known.missing(value)))
     return None

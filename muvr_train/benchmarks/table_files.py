@@ -175,7 +175,7 @@ def text_field(row: Row, name: str, file: str, faults: Faults) -> str | None:
 
 def _has_half_letters(text: str) -> bool:
     """Whether there are lone surrogates, which JSON can write and no file can hold."""
-    return any(0xD800 <= ord(letter) < 0xE000 for letter in text)
+    return not text.isascii() and any(0xD800 <= ord(letter) < 0xE000 for letter in text)
 
 
 def flag_of(row: Row, name: str, file: str, faults: Faults) -> bool:
