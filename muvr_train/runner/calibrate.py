@@ -26,6 +26,7 @@ from muvr_train.search.calibration.saving import FILE, model_digest, read_facts,
 from muvr_train.search.sources import ModelScores, device_of
 
 log = logging.getLogger(__name__)
+DIFFERENT = {"steps": "other steps", "background": "another background", "model": "another model"}
 
 
 def build_calibration(cfg: DictConfig) -> Calibration | None:
@@ -116,9 +117,8 @@ def _fitted(cfg: DictConfig, calibration: Calibration, model: Retriever, data: D
             calibration.load(read_state(saved))
             log.info("calibration: the state of %s is used", saved)
             return {**facts, "fitted_on": then["fitted_on"]}
-        log.warning(
-            "calibration: %s was fitted with another %s; the steps are fitted again", saved, " and ".join(other)
-        )
+        names = " and ".join(DIFFERENT[key] for key in other)
+        log.warning("calibration: %s was fitted with %s; the steps are fitted again", saved, names)
     video, text, fitted_on = samples_of(cfg, data, str(device_of(model)))
     fit(calibration, model, video, text, cfg.seed)
     log.info("calibration: %s fitted on %s", ", ".join(calibration.steps), fitted_on)
