@@ -15,7 +15,7 @@ from muvr_train.metrics.functional import (
     metrics_of_groups,
     precision_sum,
 )
-from muvr_train.metrics.ranks import Floats, Ties, check_scores, rank_positives, rank_rows
+from muvr_train.metrics.ranks import Floats, TieGroups, Ties, check_scores, rank_pooled, rank_rows
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,16 @@ class PartitionMetrics:
             it is 0, the tie policy changes nothing but uAP), `pooled_ties` (the same over the pooled ranking of uAP).
         per_query: Name of the metric (`AP` for mAP) -> [Q], all queries; empty for a mean.
         exceeding: The ks that are larger than the gallery: their metrics are computed, but tell nothing.
+        groups: The rankings of the rows, None for a mean.
+        pooled: The one ranking of all pairs, None where there is no uAP and for a mean.
     """
 
     metrics: dict[str, float]
     counts: dict[str, int]
     per_query: dict[str, Floats]
     exceeding: tuple[int, ...] = ()
+    groups: TieGroups | None = None
+    pooled: TieGroups | None = None
 
 
 def evaluate_partition(
@@ -71,7 +75,7 @@ def evaluate_partition(
         raise ValueError(f"n_positive {n_positive.shape} and counted {mask.shape} must be [{len(scores)}]")
     if not mask.any():
         raise DataError(f"none of the {len(scores)} queries can be counted: none has a list of positives and features")
-    groups = rank_rows(scores, relevance)
+    groups, every = rank_pooled(scores, relevance) if pooled else (rank_rows(scores, relevance), None)
     divisors = checked_positives(groups, n_positive)
     per_query = metrics_of_groups(groups, divisors, ks, ties)
     metrics = {"mAP" if name == "AP" else name: float(values[mask].mean()) for name, values in per_query.items()}
@@ -82,12 +86,11 @@ def evaluate_partition(
         "positives": int(divisors.sum()),
         "ties": groups.tied_pairs,
     }
-    if pooled:
-        every = rank_positives(scores.ravel(), relevance.ravel())
+    if every is not None:
         metrics["uAP"] = precision_sum(every.resolve(ties)) / max(int(divisors.sum()), 1)
         counts["pooled_ties"] = every.tied_pairs
     gallery = int(groups.items.max())
-    return PartitionMetrics(metrics, counts, per_query, tuple(k for k in ks if k > gallery))
+    return PartitionMetrics(metrics, counts, per_query, tuple(k for k in ks if k > gallery), groups, every)
 
 
 def mean_over_partitions(partitions: Sequence[PartitionMetrics]) -> PartitionMetrics:

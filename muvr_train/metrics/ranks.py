@@ -81,12 +81,50 @@ def rank_positives(scores: NDArray[Any], relevance: NDArray[Any]) -> TieGroups:
     return rank_rows(scores[None], relevance[None])
 
 
-def rank_rows(scores: NDArray[Any], relevance: NDArray[Any]) -> TieGroups:
+class Pool:
+    """All rows as one ranking, counted from their sorted scores: cheaper than one more sort while positives are few.
+
+    Args:
+        scores: [R, N].
+        relevance: [R, N].
+    """
+
+    def __init__(self, scores: NDArray[Any], relevance: NDArray[Any]) -> None:
+        self.values, self.positives = np.unique(scores[relevance == 1], return_counts=True)
+        self.above, self.reach = np.zeros((2, len(self.values)), dtype=np.int64)
+        self.items = 0
+
+    def add(self, ranked: NDArray[Any]) -> None:
+        """Count a row: its judged scores, ascending."""
+        self.items += len(ranked)
+        self.above += len(ranked) - np.searchsorted(ranked, self.values, side="right")
+        self.reach += len(ranked) - np.searchsorted(ranked, self.values, side="left")
+
+    def groups(self) -> TieGroups:
+        """The one ranking of what was counted; equal to `rank_positives` of all rows."""
+        start, positives = self.above[::-1], self.positives[::-1]
+        before = np.cumsum(positives) - positives
+        return TieGroups(
+            np.zeros_like(start), start, (self.reach - self.above)[::-1], positives, before, np.array([self.items])
+        )
+
+
+def rank_pooled(scores: NDArray[Any], relevance: NDArray[Any]) -> tuple[TieGroups, TieGroups]:
+    """Rank each row (`rank_rows`), and all rows as one ranking (`rank_positives` of their items)."""
+    pool = Pool(scores, relevance)
+    if 2 * len(pool.values) > scores.shape[1]:
+        return rank_rows(scores, relevance), rank_positives(scores.ravel(), relevance.ravel())
+    groups = rank_rows(scores, relevance, pool)
+    return groups, pool.groups()
+
+
+def rank_rows(scores: NDArray[Any], relevance: NDArray[Any], pool: Pool | None = None) -> TieGroups:
     """Rank each row of scores, by one sort a row.
 
     Args:
         scores: [R, N] float32 or float64, compared as they are; finite wherever relevance is not -1.
         relevance: [R, N] in {1, 0, -1}; items with -1 are not ranked.
+        pool: Counts every row, where the rows are also wanted as one ranking.
     """
     rows, columns = np.nonzero(relevance == 1)
     values = scores[rows, columns]
@@ -99,9 +137,11 @@ def rank_rows(scores: NDArray[Any], relevance: NDArray[Any]) -> TieGroups:
     start, size = np.empty_like(begin), np.empty_like(begin)
     items = (relevance >= 0).sum(axis=1)
     bounds = np.searchsorted(rows, np.arange(len(scores) + 1))
-    for row in np.unique(rows):
+    for row in np.unique(rows) if pool is None else range(len(scores)):
         judged = scores[row] if items[row] == scores.shape[1] else scores[row][relevance[row] >= 0]
         ranked, own = np.sort(judged), slice(bounds[row], bounds[row + 1])
+        if pool is not None:
+            pool.add(ranked)
         above = np.searchsorted(ranked, values[own], side="right")
         start[own] = len(ranked) - above
         size[own] = above - np.searchsorted(ranked, values[own], side="left")
