@@ -9,15 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muvr_train.benchmarks.types import Partition
+from muvr_train.metrics.ranks import TieGroups
 from muvr_train.search.judged import JudgedScores
 
 
 class Kept(NamedTuple):
-    """Scores of a partition in a mode, for curves, pictures, tests between runs and score files."""
+    """Scores of a partition in a mode, for curves, pictures, tests between runs and score files.
+
+    `groups` are the rankings of the rows and `pooled` that of all pairs, as the metrics made them: no sort twice.
+    """
 
     partition: Partition
     mode: str
     judged: JudgedScores
+    groups: TieGroups | None = None
+    pooled: TieGroups | None = None
 
 
 @dataclass

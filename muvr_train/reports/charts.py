@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muvr_train.metrics.ranks import Floats, Ties, rank_rows
+from muvr_train.metrics.ranks import Floats, Ties
 from muvr_train.reports.content import ReportContent
 from muvr_train.reports.curves import (
     Curve,
@@ -78,7 +78,7 @@ def shown_mode(results: Results) -> str | None:
 
 
 def make_charts(content: ReportContent) -> Charts:
-    """Rank the kept scores once and draw them."""
+    """Draw the curves of the kept scores."""
     ties: Ties = content.meta.get("ties", "average")
     shown = shown_mode(content.results)
     sources = [(mode, content.model, mode) for mode in content.results.modes]
@@ -94,9 +94,12 @@ def make_charts(content: ReportContent) -> Charts:
             place = kept.partition.name
             if kept.mode != mode or place not in partitions[:MOST_PARTITIONS]:
                 continue
-            recalled.setdefault(place, []).append((line.number, _recall(kept, ties)))
-            if "uAP" in results.metrics(mode, place):
-                precise.setdefault(place, []).append((line.number, precision_recall(kept.judged, ties)))
+            if kept.groups is not None:
+                ks = log_spaced(len(kept.judged.database))
+                recalled.setdefault(place, []).append((line.number, recall_over_k(kept.groups, kept.judged, ties, ks)))
+            if kept.pooled is not None:
+                positives = int(kept.judged.n_positive.sum())
+                precise.setdefault(place, []).append((line.number, precision_recall(kept.pooled, positives, ties)))
     chosen = [kept for kept in content.results.kept if kept.mode == shown]
     return Charts(
         lines,
@@ -107,12 +110,6 @@ def make_charts(content: ReportContent) -> Charts:
         tuple(_precisions(content.results, kept) for kept in chosen),
         max(0, len(partitions) - MOST_PARTITIONS),
     )
-
-
-def _recall(kept: Kept, ties: Ties) -> Curve:
-    judged = kept.judged
-    groups = rank_rows(judged.scores, judged.relevance)
-    return recall_over_k(groups, judged, ties, log_spaced(len(judged.database)))
 
 
 def _precisions(results: Results, kept: Kept) -> Floats:

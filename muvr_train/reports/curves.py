@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muvr_train.metrics.functional import expected_hits, precision_terms
-from muvr_train.metrics.ranks import Floats, TieGroups, Ties, rank_positives
+from muvr_train.metrics.ranks import Floats, TieGroups, Ties
 from muvr_train.search.judged import JudgedScores
 
 MOST_POINTS = 300
@@ -23,7 +23,7 @@ class Curve:
     y: Floats
 
 
-def precision_recall(judged: JudgedScores, ties: Ties = "average", most: int = MOST_POINTS) -> Curve:
+def precision_recall(pooled: TieGroups, n_positive: int, ties: Ties = "average", most: int = MOST_POINTS) -> Curve:
     """The precision-recall steps of one ranking of all pairs: the area under all of them is the uAP.
 
     Point i says: from the recall of point i - 1 (0 at first) up to recall `x[i]`, each positive counts with precision
@@ -31,12 +31,13 @@ def precision_recall(judged: JudgedScores, ties: Ties = "average", most: int = M
     of them are left out, evenly over recall; those that stay are exact.
 
     Args:
-        judged: the scores of a partition.
+        pooled: the ranking of all pairs.
+        n_positive: positives to divide by, found or not.
         ties: tie policy.
         most: bound on the number of points.
     """
-    groups = rank_positives(judged.scores.ravel(), judged.relevance.ravel()).resolve(ties)
-    recall = (groups.before + groups.positives) / max(int(judged.n_positive.sum()), 1)
+    groups = pooled.resolve(ties)
+    recall = (groups.before + groups.positives) / max(n_positive, 1)
     return thin(Curve(recall, precision_terms(groups) / groups.positives), most)
 
 

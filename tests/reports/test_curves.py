@@ -7,7 +7,7 @@ import pytest
 
 from muvr_train.benchmarks.types import Judgement
 from muvr_train.metrics.functional import micro_average_precision, ranking_metrics
-from muvr_train.metrics.ranks import rank_rows
+from muvr_train.metrics.ranks import Ties, rank_positives, rank_rows
 from muvr_train.reports.curves import (
     Curve,
     log_spaced,
@@ -40,6 +40,11 @@ def random_case(seed: int, ties: bool) -> JudgedScores:
     return judged_of(np.round(scores, 1) if ties else scores, relevance, (relevance == 1).sum(axis=1) + 1)
 
 
+def pr(judged: JudgedScores, ties: Ties = "average") -> Curve:
+    pooled = rank_positives(judged.scores.ravel(), judged.relevance.ravel())
+    return precision_recall(pooled, int(judged.n_positive.sum()), ties)
+
+
 def area(curve: Curve) -> float:
     return float((np.diff(curve.x, prepend=0.0) * curve.y).sum())
 
@@ -47,7 +52,7 @@ def area(curve: Curve) -> float:
 def test_the_steps_of_a_ranking_of_four() -> None:
     """Match, no match, match, no match; a third match was never scored."""
     judged = judged_of(np.array([[0.9, 0.8, 0.7, 0.6]]), np.array([[1, 0, 1, 0]]), np.array([3]))
-    curve = precision_recall(judged)
+    curve = pr(judged)
     assert curve.x.tolist() == pytest.approx([1 / 3, 2 / 3])
     assert curve.y.tolist() == pytest.approx([1, 2 / 3])
 
@@ -55,21 +60,21 @@ def test_the_steps_of_a_ranking_of_four() -> None:
 def test_a_tie_is_one_step_of_its_expected_precision() -> None:
     """Of two tied videos one is a match: first with precision 1, or second with precision 1/2."""
     judged = judged_of(np.array([[0.5, 0.5]]), np.array([[1, 0]]))
-    assert precision_recall(judged).y.tolist() == [0.75]
-    assert precision_recall(judged, "optimistic").y.tolist() == [1.0]
-    assert precision_recall(judged, "pessimistic").y.tolist() == [0.5]
+    assert pr(judged).y.tolist() == [0.75]
+    assert pr(judged, "optimistic").y.tolist() == [1.0]
+    assert pr(judged, "pessimistic").y.tolist() == [0.5]
 
 
 @pytest.mark.parametrize("ties", ["average", "optimistic", "pessimistic"])
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_area_is_uap(tied: bool, ties: str) -> None:
+def test_the_area_is_uap(tied: bool, ties: Ties) -> None:
     judged = random_case(3, tied)
-    uap = micro_average_precision(judged.scores, judged.relevance, int(judged.n_positive.sum()), ties)  # type: ignore[arg-type]
-    assert area(precision_recall(judged, ties)) == pytest.approx(uap, abs=1e-12)  # type: ignore[arg-type]
+    uap = micro_average_precision(judged.scores, judged.relevance, int(judged.n_positive.sum()), ties)
+    assert area(pr(judged, ties)) == pytest.approx(uap, abs=1e-12)
 
 
 def test_thinned_curves_keep_exact_points_and_both_ends() -> None:
-    curve = precision_recall(random_case(4, False))
+    curve = pr(random_case(4, False))
     thinned = thin(curve, 20)
     assert len(thinned.x) <= 20
     assert {thinned.x[0], thinned.x[-1]} == {curve.x[0], curve.x[-1]}
@@ -80,7 +85,7 @@ def test_thinned_curves_keep_exact_points_and_both_ends() -> None:
 
 def test_no_positive_gives_an_empty_curve() -> None:
     judged = judged_of(np.array([[0.5, 0.4]]), np.array([[0, 0]]))
-    assert len(precision_recall(judged).x) == 0
+    assert len(pr(judged).x) == 0
     groups = rank_rows(judged.scores, judged.relevance)
     assert recall_over_k(groups, judged, "average", [1, 2]).y.tolist() == [0.0, 0.0]
 
