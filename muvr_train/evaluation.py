@@ -18,7 +18,7 @@ from muvr_train.robustness import add_extras, add_mean_extras, query_extras
 from muvr_train.search.filter_scores import TagSettings, score_filters
 from muvr_train.search.judged import JudgedScores, judge
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.sources import ModelScores, ScoreSource, check_modes
+from muvr_train.search.sources import GivenFilters, ModelScores, ScoreSource, check_modes
 
 log = logging.getLogger(__name__)
 KS = (1, 5, 10, 200, 500, 1000, 2000)
@@ -84,8 +84,11 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
     results = Results(benchmark.name)
     averaged = benchmark.averaged or [partition.name for partition in benchmark.partitions]
     per_mode: dict[str, list[PartitionMetrics]] = {} if benchmark.has_filters else {mode: [] for mode in modes}
+    every = not benchmark.has_filters or isinstance(source, GivenFilters)
     for partition, mode, judged, counts in _judged(source, benchmark, modes, protocol):
         metrics = _add_row(results, partition, mode, judged, counts, protocol)
+        if protocol.keep_scores and (every or mode == protocol.tags.kept):
+            results.kept.append(Kept(partition, mode, judged, metrics.groups, metrics.pooled))
         if partition.name in averaged:
             per_mode.setdefault(mode, []).append(metrics)
     for mode, metrics_list in per_mode.items():
@@ -198,8 +201,6 @@ def _add_row(
     more = query_extras(partition, judged) if protocol.details else [{}] * len(judged.judgements)
     lines = _per_query(mode, partition, judged, metrics)
     results.per_query.extend({**line, **extra} for line, extra in zip(lines, more, strict=True))
-    if protocol.keep_scores and (not partition.filters or mode == protocol.tags.kept):
-        results.kept.append(Kept(partition, mode, judged))
     return metrics
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muvr_train.benchmarks.muvr_files import ALIASES
-from muvr_train.benchmarks.types import Benchmark, Partition
+from muvr_train.benchmarks.muvr_filter import filter_rows
+from muvr_train.benchmarks.types import Benchmark, Judgement, Partition
 from muvr_train.errors import DataError, shorten
+from muvr_train.search.filter_files import GivenRows, judge_given, repeat_queries, without_tags
+from muvr_train.search.judged import JudgedScores
 from muvr_train.search.score_files import ScoreFile
 from muvr_train.search.scores import ScoreMatrix
 
@@ -45,7 +48,7 @@ class FileScores:
         videos: dict[str, None] = {}
         for partition in benchmark.partitions:
             rows, columns = self._known(partition)
-            queries |= dict.fromkeys(query for query in partition.query_ids if query not in rows)
+            queries |= dict.fromkeys(self._lacking(partition, rows))
             videos |= dict.fromkeys(video for video in partition.database if video not in columns)
         if not queries and not videos:
             return
@@ -61,8 +64,16 @@ class FileScores:
         raise DataError("\n".join(lines))
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
-        """Ids of the partition's queries that have a row."""
-        return list(self._known(partition)[0])
+        """Ids of the partition's queries that have a row, or need none because they have no tag expression."""
+        rows = self._known(partition)[0]
+        if not self.has_expressions(partition):
+            return list(rows)
+        asked = {row.query for row in partition.filters}
+        return [query for query in partition.query_ids if query in rows or query not in asked]
+
+    def has_expressions(self, partition: Partition) -> bool:
+        """Whether the rows are those of queries with tag expressions."""
+        return self.file.blocks[self._block(partition)].expressions is not None
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
         """The part of the matrix that the partition asks for, in the partition's order.
@@ -72,10 +83,57 @@ class FileScores:
                 its own video, which is never ranked).
         """
         block = self.file.blocks[self._block(partition)]
+        if block.expressions is not None:
+            raise DataError(
+                f"{self.file.path} has a row for each query and tag expression: evaluate it with benchmark=muvr_filter"
+            )
         rows, columns = self._known(partition)
         chosen = _take(block.scores, list(rows.values()), list(columns.values()))
         matrix = ScoreMatrix(tuple(rows), tuple(columns), chosen)
         return dict.fromkeys(modes, self._finite(partition, matrix))
+
+    def filter_scores(self, partition: Partition) -> Iterator[tuple[str, JudgedScores]]:
+        """Rows of MUVR-Filter: the file's own where it has expressions, else those that ignore the tags."""
+        given = self.given_rows(partition)
+        if not given.rows:
+            return
+        if self.has_expressions(partition):
+            yield self.modes[0], judge_given(partition, given, str(self.file.path))
+        else:
+            yield from without_tags(partition, given)
+
+    def given_rows(self, partition: Partition) -> GivenRows:
+        """The file's scores of queries with tag expressions; plain rows are repeated for each.
+
+        Raises:
+            DataError: it has no expression of the partition.
+        """
+        if not self.has_expressions(partition):
+            return repeat_queries(partition, self.score(partition, self.modes)[self.modes[0]])
+        block = self.file.blocks[self._block(partition)]
+        pairs = self._pairs(partition)
+        rows = [row for row in filter_rows(partition) if _pair(row.judgement) in pairs]
+        if partition.filters and not rows:
+            raise DataError(f"{self.file.path}: no tag expression of partition {partition.name} is in it")
+        columns = self._known(partition)[1]
+        scores = _take(block.scores, [pairs[_pair(row.judgement)] for row in rows], list(columns.values()))
+        return GivenRows(rows, tuple(columns), scores)
+
+    def _pairs(self, partition: Partition) -> dict[tuple[str, str | None], int]:
+        """Rows by query and tag expression, of those that the file has."""
+        block = self.file.blocks[self._block(partition)]
+        pairs = zip(block.queries, block.expressions or (), strict=True)
+        index = {f"{query}\n{expression}": row for row, (query, expression) in enumerate(pairs)}
+        found = ((row, _find(index, partition.name, f"{row.query}\n{row.expression}")) for row in partition.filters)
+        return {_pair(row): place for row, place in found if place is not None}
+
+    def _lacking(self, partition: Partition, rows: Mapping[str, int]) -> list[str]:
+        """What the file must have: every query, or every expression that the official program evaluates."""
+        if not self.has_expressions(partition):
+            return [query for query in partition.query_ids if query not in rows]
+        pairs = self._pairs(partition)
+        lost = [row.judgement for row in filter_rows(partition) if row.official and _pair(row.judgement) not in pairs]
+        return [f"{row.query} '{row.expression}'" for row in lost]
 
     def unknown(self, benchmark: Benchmark) -> dict[str, int]:
         """How many `queries` and `database` videos of the file the benchmark does not ask for."""
@@ -169,6 +227,10 @@ def own_pairs(partition: Partition, matrix: ScoreMatrix) -> tuple[list[int], lis
 
 def _index(ids: Sequence[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(ids)}
+
+
+def _pair(judgement: Judgement) -> tuple[str, str | None]:
+    return judgement.query, judgement.expression
 
 
 def _find(index: Mapping[str, int], partition: str, name: str) -> int | None:

@@ -17,7 +17,7 @@ from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.metrics.ranks import Ties
 from muvr_train.search.filter import Floats, TagPlaces, logic_adjustment, merge, mode_suffix, official_adjustment
 from muvr_train.search.judged import JudgedScores, judge_rows
-from muvr_train.search.sources import ScoreSource, TagSource
+from muvr_train.search.sources import GivenFilters, ScoreSource, TagSource
 from muvr_train.search.upper_bound import best_combination
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,10 @@ def score_filters(
         ConfigError: the source cannot score tags.
         DataError: a tag of an officially evaluated expression has no vector, or a score is not finite.
     """
+    if isinstance(source, GivenFilters):
+        for name, judged in source.filter_scores(partition):
+            yield Expanded(name, judged, _counts_of_given(partition, judged, source.known_queries(partition)))
+        return
     if not isinstance(source, TagSource):
         raise ConfigError(
             f"benchmark=muvr_filter needs the scores of tags, which {type(source).__name__} does not give: "
@@ -131,6 +135,19 @@ def score_filters(
         every = expand(able)
         best = best_combination(every.judged, every.expressions, every.places, tags, settings.modes, ties)
         yield Expanded(UPPER_BOUND, replace(every.judged, scores=best), every.counts)
+
+
+def _counts_of_given(partition: Partition, judged: JudgedScores, known: Sequence[str]) -> dict[str, int]:
+    queries = set(judged.queries)
+    every = [row for row in partition.filters if row.query in queries]
+    return {
+        "queries": len(queries),
+        "counted_queries": len(queries),
+        "expressions": len(judged.judgements),
+        "expressions_left_out": len(every) - len(judged.judgements),
+        "expressions_without_tag_vectors": 0,
+        "queries_without_expressions": len(known) - len(queries),
+    }
 
 
 class _Rows(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.search.file_scores import FileScores, own_pairs
+from muvr_train.search.filter_files import common_rows, judge_given, repeat_queries, without_tags
+from muvr_train.search.judged import JudgedScores
 from muvr_train.search.scores import ScoreMatrix
 
 Floats = NDArray[np.float64]
@@ -120,6 +123,25 @@ class FusedScores:
             matrix[own] = np.nan
         fused = np.nan_to_num(self._fuse(scores))
         return dict.fromkeys(modes, ScoreMatrix(tuple(queries), tuple(database), fused))
+
+    def filter_scores(self, partition: Partition) -> Iterator[tuple[str, JudgedScores]]:
+        """Rows of MUVR-Filter: of what the files have in common, fused; they ignore the tags where every file does.
+
+        Raises:
+            DataError: the files have no expression or no video in common, or a score is not finite.
+        """
+        if not any(file.has_expressions(partition) for file in self.files):
+            yield from without_tags(
+                partition, repeat_queries(partition, self.score(partition, self.modes)[self.modes[0]])
+            )
+            return
+        given = common_rows([file.given_rows(partition) for file in self.files])
+        if not given[0].rows or not given[0].database:
+            raise DataError(f"the score files have no row or no column of partition {partition.name} in common")
+        judged = [judge_given(partition, one, file.label) for one, file in zip(given, self.files, strict=True)]
+        unranked = judged[0].relevance < 0
+        scores = [np.where(unranked, np.nan, one.scores.astype(np.float64)) for one in judged]
+        yield self.modes[0], replace(judged[0], scores=np.nan_to_num(self._fuse(scores)))
 
 
 def _common(lists: Sequence[Sequence[str]]) -> list[str]:

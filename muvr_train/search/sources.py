@@ -26,6 +26,7 @@ from muvr_train.search.exhaustive import (
     score_blocks,
     video_bytes,
 )
+from muvr_train.search.judged import JudgedScores
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.types import EncodedDatabase, QueryBatch, TextTokens
 
@@ -58,6 +59,14 @@ class TagSource(Protocol):
 
     def tag_scores(self, partition: Partition, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Scores [P, N] of tags of queries, the columns those of `ScoreSource.score`."""
+
+
+@runtime_checkable
+class GivenFilters(Protocol):
+    """A source that has the scores of MUVR-Filter's rows themselves, or scores that no tag can be merged with."""
+
+    def filter_scores(self, partition: Partition) -> Iterator[tuple[str, JudgedScores]]:
+        """Names of rows, and their scores of queries with tag expressions."""
 
 
 def supported_modes(model: Retriever, store: FeatureStore) -> tuple[str, ...]:
