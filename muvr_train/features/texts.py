@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,8 +33,9 @@ def add_texts(
     encoder: TextEncoder,
     dtype: str = "float16",
     batch_size: int = 256,
+    stream: str = "text",
 ) -> int:
-    """Encode the texts that the store lacks and add them as [1, 1, D_text] to its stream "text".
+    """Encode the texts that the store lacks and add them as [1, 1, D_text] to a stream; equal texts are encoded once.
 
     Args:
         out: the store.
@@ -42,22 +44,33 @@ def add_texts(
         encoder: turns texts into vectors.
         dtype: of the store.
         batch_size: texts encoded at a time.
+        stream: where to add them: "text", or "tags" (keys from `store.tag_key`).
 
     Returns:
         How many were added.
     """
     with StoreWriter(out, manifest, dtype) as writer:
-        done = writer.done("text")
-        todo = [query for query in texts if query not in done]
-        for start in range(0, len(todo), batch_size):
-            block = todo[start : start + batch_size]
-            for query, vector in zip(block, encoder.encode_texts([texts[query] for query in block]), strict=True):
-                writer.add(query, vector[None, None], stream="text")
-    return len(todo)
+        done = writer.done(stream)
+        todo: dict[str, list[str]] = {}
+        for key in texts:
+            if key not in done:
+                todo.setdefault(texts[key], []).append(key)
+        once = list(todo)
+        for start in range(0, len(once), batch_size):
+            block = once[start : start + batch_size]
+            for text, vector in zip(block, encoder.encode_texts(block), strict=True):
+                for key in todo[text]:
+                    writer.add(key, vector[None, None], stream=stream)
+    return sum(map(len, todo.values()))
 
 
 def store_with_texts(
-    base: Path, manifest: Mapping[str, Any], texts: Mapping[str, str], encoder: TextEncoder, dtype: str = "float16"
+    base: Path,
+    manifest: Mapping[str, Any],
+    texts: Mapping[str, str],
+    encoder: TextEncoder,
+    dtype: str = "float16",
+    tags: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """Give a store beside `base` with the same features and the vectors of exactly these texts.
 
@@ -70,13 +83,15 @@ def store_with_texts(
         texts: query id to text; where there is none, `base` itself is given.
         encoder: turns texts into vectors.
         dtype: of the store.
+        tags: key (`store.tag_key`) to tag, for the stream "tags".
     """
-    if not texts:
+    if not texts and not tags:
         return base
-    out = text_store(base, texts)
+    out = text_store(base, {**texts, **tags})
     if not (out / INDEX).exists():
         _share(base, out)
     add_texts(out, manifest, texts, encoder, dtype)
+    add_texts(out, manifest, tags, encoder, dtype, stream="tags")
     return out
 
 
@@ -88,7 +103,7 @@ def text_store(base: Path, texts: Mapping[str, str]) -> Path:
 
 def _features(base: Path) -> dict[str, Any]:
     streams = read_json(base / INDEX, "the store's index")["streams"]
-    return {name: entry for name, entry in streams.items() if name != "text"}
+    return {name: entry for name, entry in streams.items() if name not in ("text", "tags")}
 
 
 def _share(base: Path, out: Path) -> None:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from muvr_train.benchmarks.holes import without_missing
 from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
+from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.splits import apply_splits, split_by_fold
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
@@ -23,7 +24,7 @@ from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol
 from muvr_train.features.listing import list_videos, renamed
 from muvr_train.features.open import open_features
-from muvr_train.features.store import FeatureStore
+from muvr_train.features.store import FeatureStore, tag_key
 from muvr_train.memory import parse_bytes
 from muvr_train.runner.overview import print_overview
 from muvr_train.search.filter_scores import TagSettings
@@ -170,8 +171,9 @@ def extracted(
     texts: Mapping[str, str],
     text_encoder: Any = None,
     items: list[tuple[str, Path]] | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> Path:
-    """Extract a folder of videos, and the texts of the queries, into the cache; give the store's folder.
+    """Extract a folder of videos, and the texts and tags of the queries, into the cache; give the store's folder.
 
     Args:
         cfg: names the frame encoder.
@@ -180,6 +182,7 @@ def extracted(
         texts: query id to text.
         text_encoder: for the texts; None takes the frame encoder's own text tower, where it has one.
         items: ids and paths of the videos to extract; None for all in the folder, named by their paths.
+        tags: key of a tag's vector to tag.
 
     Raises:
         DataError: videos that could not be extracted (the good ones are kept).
@@ -205,12 +208,19 @@ def extracted(
         log.warning("%s", message)
     if text_encoder is None:
         return out
-    return store_with_texts(out, extraction_manifest(encoder, FrameSampler(), more), texts, text_encoder)
+    manifest = extraction_manifest(encoder, FrameSampler(), more)
+    return store_with_texts(out, manifest, texts, text_encoder, tags=tags or {})
 
 
 def texts_of(benchmark: Benchmark) -> dict[str, str]:
     """Collect the texts of the queries that have one, by query id."""
     return {query.id: query.text for query in benchmark.queries if query.text}
+
+
+def tag_texts_of(benchmark: Benchmark) -> dict[str, str]:
+    """Collect the tags of all tag expressions, by the keys of their vectors."""
+    pairs = (pair for partition in benchmark.partitions for row in filter_rows(partition) for pair in row.pairs)
+    return {tag_key(query, tag): tag for query, tag in pairs}
 
 
 def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
@@ -234,7 +244,7 @@ def _open_muvr(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchma
     path = (
         Path(cfg.data.features)
         if cfg.data.features
-        else extracted(cfg, Path(cfg.data.videos), device, texts_of(benchmark))
+        else extracted(cfg, Path(cfg.data.videos), device, texts_of(benchmark), tags=tag_texts_of(benchmark))
     )
     store = open_features(path, cache_root(), cfg.residency, device)
     return f"MUVR layout, {cfg.data.annotations}", store, benchmark
