@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from muvr_train import cli
+from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.compose import Composer
 from muvr_train.preflight.quoting import quote_override
 
@@ -34,7 +35,8 @@ def compose(arguments: Sequence[str]) -> DictConfig:
     extra = Path(args.config_dir) if args.config_dir else None
     cli.add_import_paths(extra)
     composer = Composer(cli.config_dir(), "evaluate", extra)
-    return cli.check(composer, [quote_override(text) for text in args.overrides], False, features=False)[0]
+    typed = with_data([quote_override(text) for text in args.overrides], training=False)
+    return cli.check(composer, typed, False, features=False)[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.doctor.findings import Finding, Level, plural, spread
 from muvr_train.features.progress import track
@@ -146,19 +147,26 @@ def examine_missing(benchmark: Benchmark, store: FeatureStore, strict: bool) -> 
         total = len(with_text) if what == "texts" else len(benchmark.video_ids)
         text = f"{len(absent)} of {total} have no features" if absent else f"none, all {total} are there"
         yield Finding(f"missing {what}", level, text, absent)
-    yield from _missing_tags(benchmark, store)
+    yield from _missing_tags(benchmark, store, strict)
     spare = len(set(store.ids()) - set(benchmark.video_ids))
     if spare:
         yield Finding("store", "note", f"not in the benchmark: {plural(spare, 'video')} of the store")
 
 
-def _missing_tags(benchmark: Benchmark, store: FeatureStore) -> Iterator[Finding]:
-    pairs = [(query.id, tag.strip(" +-")) for query in benchmark.queries for tag in query.tags]  # signs are no part
+def _missing_tags(benchmark: Benchmark, store: FeatureStore, strict: bool) -> Iterator[Finding]:
+    needed = [pair for partition in benchmark.partitions for row in filter_rows(partition) for pair in row.pairs]
+    known = [(query.id, tag.strip(" +-")) for query in benchmark.queries for tag in query.tags]  # signs are no part
+    pairs = dict.fromkeys(needed or known)
     if not pairs:
         return
+    level: Level = "error" if needed and strict else "warning"
     if "tags" not in store.streams:
-        yield Finding("missing tags", "note", "the store has no tag vectors: queries cannot be filtered by tags")
+        yield Finding(
+            "missing tags",
+            level if needed else "note",
+            "the store has no tag vectors: queries cannot be filtered by tags",
+        )
         return
     absent = [f"{tag} of {query}" for query, tag in pairs if not store.has(tag_key(query, tag), "tags")]
     text = f"{len(absent)} of {len(pairs)} have no vector" if absent else f"none, all {len(pairs)} are there"
-    yield Finding("missing tags", "warning" if absent else "ok", text, absent)
+    yield Finding("missing tags", level if absent else "ok", text, absent)

@@ -46,9 +46,9 @@ def examine_labels(benchmark: Benchmark, text_encoder: str | None) -> Iterator[F
 def _partition(partition: Partition) -> Finding:
     found = [len(row.positives) for row in partition.judgements]
     splits = Counter(query.split for query in partition.queries)
+    parts = "" if None in splits else f" ({', '.join(f'{split} {splits[split]}' for split in SPLITS)})"
     text = (
-        f"{plural(len(partition.queries), 'query', 'queries')} "
-        f"({', '.join(f'{split} {splits[split]}' for split in SPLITS)}), "
+        f"{plural(len(partition.queries), 'query', 'queries')}{parts}, "
         f"{plural(len(partition.database), 'database video')}, {spread(found)} matches per query"
     )
     values = {"queries": len(partition.queries), "database": len(partition.database), **{s: splits[s] for s in SPLITS}}
@@ -67,21 +67,24 @@ def _positives(benchmark: Benchmark) -> Iterator[Finding]:
     empty = [row.query for row in benchmark.judgements if not row.positives]
     if empty:
         yield Finding("labels", "warning", f"{plural(len(empty), 'query', 'queries')} without a match", empty)
-    unreachable = [
+    lost = (
         f"{video} of {row.query}"
         for partition in benchmark.partitions
         for searched in [frozenset(partition.database)]
         for row in partition.judgements
         for video in row.positives
         if video not in searched
-    ]
-    if unreachable:
+    )
+    if unreachable := list(dict.fromkeys(lost)):
         what = f"{plural(len(unreachable), 'match', 'matches')} outside the database, which cannot be found"
         yield Finding("labels", "warning", what, unreachable)
 
 
 def _splits(benchmark: Benchmark) -> Iterator[Finding]:
     splits = Counter(query.split for query in benchmark.queries)
+    if set(splits) == {None}:
+        yield Finding("splits", "note", "none: this benchmark is for evaluation only")
+        return
     source = benchmark.protocol.get("split_source", "none")
     text = f"by {source}: " + ", ".join(f"{split} {splits[split]}" for split in SPLITS)
     absent = [split for split in SPLITS if not splits[split]]
@@ -117,7 +120,9 @@ def _tags(benchmark: Benchmark) -> Iterator[Finding]:
     text = f"{len(tagged)} of {len(benchmark.queries)} queries have some, {len(tags)} different"
     if any(signs.values()):
         text += f"; with + {signs['+']}, with - {signs['-']}"
-    yield Finding("tags", "ok", text, values={"tagged": len(tagged), "different": len(tags)})
+    if filters := sum(len(partition.filters) for partition in benchmark.partitions):
+        text += f"; {plural(filters, 'pair')} of a query and a tag expression"
+    yield Finding("tags", "ok", text, values={"tagged": len(tagged), "different": len(tags), "expressions": filters})
 
 
 def examine_leakage(benchmark: Benchmark, digests: Mapping[str, str] | None) -> Finding:

@@ -9,6 +9,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from muvr_train.benchmarks.muvr import read_muvr
+from muvr_train.benchmarks.readers import READERS
 from muvr_train.benchmarks.splits import apply_splits
 from muvr_train.benchmarks.table import read_table, video_files
 from muvr_train.benchmarks.types import Benchmark
@@ -62,10 +63,11 @@ class Subject:
 def find_subject(cfg: DictConfig) -> Subject:
     """Read and open what the config names; what cannot be is a finding, and the rest is examined."""
     data = cfg.data
-    subject = Subject(f"data={data.kind} {data.annotations or data.videos or data.features or data.get('size')}")
+    where = data.annotations or cfg.benchmark.get("annotations") or data.videos or data.features or data.get("size")
+    subject = Subject(f"data={data.kind} {where or ''}".rstrip())
     FINDERS[data.kind](cfg, subject)
     benchmark = subject.benchmark
-    if benchmark is not None and data.kind != "folder":
+    if benchmark is not None and data.kind not in ("folder", "annotated"):
         subject.read(lambda: apply_splits(benchmark, cfg.benchmark.split_source, list(data.fractions)))
     return subject
 
@@ -83,7 +85,8 @@ def _find_demo(cfg: DictConfig, subject: Subject) -> None:
 
 
 def _find_muvr(cfg: DictConfig, subject: Subject) -> None:
-    subject.read(lambda: read_muvr(Path(cfg.data.annotations)))
+    filters = cfg.benchmark.name == "muvr_filter"
+    subject.read(lambda: read_muvr(Path(cfg.data.annotations), filters=filters))
     _find_features(cfg, subject, cfg.data.videos and Path(cfg.data.videos))
 
 
@@ -91,6 +94,12 @@ def _find_table(cfg: DictConfig, subject: Subject) -> None:
     annotations = Path(cfg.data.annotations)
     subject.read(lambda: read_table(annotations))
     files = None if subject.benchmark is None else video_files(annotations)
+    _find_features(cfg, subject, cfg.data.videos and Path(cfg.data.videos), files)
+
+
+def _find_annotated(cfg: DictConfig, subject: Subject) -> None:
+    subject.read(lambda: READERS[cfg.benchmark.name](Path(cfg.benchmark.annotations)))
+    files = None if subject.benchmark is None else dict.fromkeys(subject.benchmark.video_ids)
     _find_features(cfg, subject, cfg.data.videos and Path(cfg.data.videos), files)
 
 
@@ -171,4 +180,5 @@ FINDERS: Mapping[str, Callable[[DictConfig, Subject], None]] = {
     "muvr": _find_muvr,
     "folder": _find_folder,
     "table": _find_table,
+    "annotated": _find_annotated,
 }

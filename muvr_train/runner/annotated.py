@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from omegaconf import DictConfig
 
-from muvr_train.benchmarks.cc_web_video import read_cc_web_video
-from muvr_train.benchmarks.evve import read_evve
-from muvr_train.benchmarks.fivr import read_fivr
+from muvr_train.benchmarks.readers import READERS
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
 from muvr_train.errors import DataError, shorten
@@ -19,12 +16,6 @@ from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
 
 log = logging.getLogger(__name__)
-READERS: Mapping[str, Callable[[Path], Benchmark]] = {
-    "fivr_5k": lambda path: read_fivr(path, "5k"),
-    "fivr_200k": lambda path: read_fivr(path, "200k"),
-    "evve": read_evve,
-    "cc_web_video": read_cc_web_video,
-}
 
 
 def read_annotated(cfg: DictConfig) -> tuple[str, Benchmark]:
