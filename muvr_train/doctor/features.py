@@ -161,11 +161,8 @@ def _missing_tags(benchmark: Benchmark, store: FeatureStore, strict: bool) -> It
         return
     level: Level = "error" if needed and strict else "warning"
     if "tags" not in store.streams:
-        yield Finding(
-            "missing tags",
-            level if needed else "note",
-            "the store has no tag vectors: queries cannot be filtered by tags",
-        )
+        text = "the store has no tag vectors: queries cannot be filtered by tags"
+        yield Finding("missing tags", level if needed else "note", text)
         return
     absent = [f"{tag} of {query}" for query, tag in pairs if not store.has(tag_key(query, tag), "tags")]
     text = f"{len(absent)} of {len(pairs)} have no vector" if absent else f"none, all {len(pairs)} are there"

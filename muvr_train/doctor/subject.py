@@ -22,7 +22,7 @@ from muvr_train.features.index import INDEX
 from muvr_train.features.listing import Videos, list_videos, match_videos, renamed
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
-from muvr_train.features.texts import text_store
+from muvr_train.features.texts import tag_texts_of, text_store, texts_of
 
 
 @dataclass
@@ -167,7 +167,7 @@ def _find_extracted(subject: Subject, videos: Path, items: Videos) -> None:
         subject.findings.append(Finding("store", "note", text))
         return
     base = next((store for store in found if (store / INDEX).exists()), found[0])
-    texts = {query.id: query.text for query in (subject.benchmark.queries if subject.benchmark else ()) if query.text}
+    texts = {**texts_of(subject.benchmark), **tag_texts_of(subject.benchmark)} if subject.benchmark else {}
     with_texts = text_store(base, texts) if texts and (base / INDEX).exists() else base
     subject.open(with_texts if (with_texts / INDEX).exists() else base)
     if len(found) > 1:

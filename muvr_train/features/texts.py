@@ -14,8 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from muvr_train.benchmarks.muvr_filter import filter_rows
+from muvr_train.benchmarks.types import Benchmark
 from muvr_train.features.index import INDEX, MANIFEST
 from muvr_train.features.shards import read_json, write_json
+from muvr_train.features.store import tag_key
 from muvr_train.features.writer import StoreWriter
 
 
@@ -62,6 +65,17 @@ def add_texts(
                 for key in todo[text]:
                     writer.add(key, vector[None, None], stream=stream)
     return sum(map(len, todo.values()))
+
+
+def texts_of(benchmark: Benchmark) -> dict[str, str]:
+    """Collect the texts of the queries that have one, by query id."""
+    return {query.id: query.text for query in benchmark.queries if query.text}
+
+
+def tag_texts_of(benchmark: Benchmark) -> dict[str, str]:
+    """Collect the tags of all tag expressions, by the keys of their vectors."""
+    pairs = (pair for partition in benchmark.partitions for row in filter_rows(partition) for pair in row.pairs)
+    return {tag_key(query, tag): tag for query, tag in pairs}
 
 
 def store_with_texts(

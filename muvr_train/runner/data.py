@@ -16,7 +16,6 @@ from omegaconf import DictConfig
 from muvr_train.benchmarks.holes import without_missing
 from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
-from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.splits import apply_splits, split_by_fold
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
@@ -24,7 +23,8 @@ from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol
 from muvr_train.features.listing import list_videos, renamed
 from muvr_train.features.open import open_features
-from muvr_train.features.store import FeatureStore, tag_key
+from muvr_train.features.store import FeatureStore
+from muvr_train.features.texts import store_with_texts, tag_texts_of, texts_of
 from muvr_train.memory import parse_bytes
 from muvr_train.runner.overview import print_overview
 from muvr_train.search.filter_scores import TagSettings
@@ -190,7 +190,6 @@ def extracted(
     from muvr_train.features.cached import store_name
     from muvr_train.features.extract import extract_folder, extraction_manifest
     from muvr_train.features.sampling import FrameSampler
-    from muvr_train.features.texts import store_with_texts
 
     encoder = instantiate(cfg.encoder, device=device)
     if text_encoder is None and hasattr(encoder, "encode_texts"):
@@ -210,17 +209,6 @@ def extracted(
         return out
     manifest = extraction_manifest(encoder, FrameSampler(), more)
     return store_with_texts(out, manifest, texts, text_encoder, tags=tags or {})
-
-
-def texts_of(benchmark: Benchmark) -> dict[str, str]:
-    """Collect the texts of the queries that have one, by query id."""
-    return {query.id: query.text for query in benchmark.queries if query.text}
-
-
-def tag_texts_of(benchmark: Benchmark) -> dict[str, str]:
-    """Collect the tags of all tag expressions, by the keys of their vectors."""
-    pairs = (pair for partition in benchmark.partitions for row in filter_rows(partition) for pair in row.pairs)
-    return {tag_key(query, tag): tag for query, tag in pairs}
 
 
 def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
