@@ -1,4 +1,4 @@
-"""Published figures, as rows to print beside one's own. All are of the MUVR paper (arXiv 2510.21406), in percent."""
+"""Published figures, as rows to print beside one's own; of the MUVR paper (arXiv 2510.21406) unless it says otherwise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MUVR_PAPER = "MUVR paper, arXiv 2510.21406"
+VISIL_PAPER = "ViSiL paper, arXiv 1908.07410"
+DNS_PAPER = "DnS paper, arXiv 2106.13266"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,19 @@ _MAP: tuple[tuple[str, str, tuple[float, ...]], ...] = (
 )
 
 
+_SIMILARITY: Mapping[str, tuple[str, ...]] = {
+    "fivr_200k": ("DSVR", "CSVR", "ISVR"),
+    "cc_web_video": ("cc", "cc*", "c", "c*"),
+}
+_SIMILARITY_MAP: tuple[tuple[str, str, tuple[float, ...], str], ...] = (
+    ("ViSiL", "fivr_200k", (0.892, 0.841, 0.702), VISIL_PAPER),
+    ("DnS fine", "fivr_200k", (0.921, 0.875, 0.741), DNS_PAPER),
+    ("DnS coarse", "fivr_200k", (0.574, 0.558, 0.476), DNS_PAPER),
+    ("ViSiL", "cc_web_video", (0.985, 0.971, 0.996, 0.993), VISIL_PAPER),
+    ("DnS fine", "cc_web_video", (0.984, 0.973, 0.995, 0.992), DNS_PAPER),
+)
+
+
 def _fractions(percents: tuple[float, ...]) -> dict[str, float]:
     return {name: round(value / 100, 4) for name, value in zip(_METRICS, percents, strict=False)}
 
@@ -64,6 +79,11 @@ ROWS: tuple[PublishedRow, ...] = (
     PublishedRow("EVA-CLIP", "muvr_filter", "tag_0.0", "mean", {"mAP": 0.329}),
     PublishedRow("EVA-CLIP", "muvr_filter", "tag_0.3", "mean", {"mAP": 0.34}),
     PublishedRow("random ranking", "muvr_base", "any", "mean", {"mAP": 0.0075}),
+    *(
+        PublishedRow(system, benchmark, "any", partition, {"mAP": value}, source)
+        for system, benchmark, values, source in _SIMILARITY_MAP
+        for partition, value in zip(_SIMILARITY[benchmark], values, strict=True)
+    ),
 )
 
 

@@ -12,12 +12,15 @@ from muvr_train.benchmarks.expressions import OPERATORS, SIGNS
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.reports.robustness_tables import robustness_tables
 from muvr_train.results import Results
+from muvr_train.search.filter_scores import UPPER_BOUND
 
+MOST_COLUMNS = 9
+"""More partitions than this become lines."""
 COLUMNS = [*(("operator", name) for name in OPERATORS), *(("sign", name) for name in SIGNS)]
 
 
 def partition_table(named: Mapping[str, Results], references: Sequence[PublishedRow] = ()) -> Table:
-    """Show mAP / uAP in percent, a line per model and mode, a column per partition and their mean.
+    """Show mAP / uAP in percent, a line per model and mode, a column per partition and their mean, or the other way round.
 
     Rows without uAP (tag expressions) show mAP alone; a partition without a row in a mode stays empty.
 
@@ -29,18 +32,34 @@ def partition_table(named: Mapping[str, Results], references: Sequence[Published
     pooled = any("uAP" in row["metrics"] for row in rows)  # type: ignore[operator]
     table = Table(title="mAP / uAP (%)" if pooled else "mAP (%)", title_justify="left")
     partitions = list(dict.fromkeys(str(row["partition"]) for row in rows))
-    table.add_column("model", overflow="fold")
-    table.add_column("query")
-    for partition in partitions:
-        table.add_column(partition, justify="right", style="bold" if partition == "mean" else None)
+    lines: list[tuple[str, str, list[str], str | None]] = []
     for name, results in named.items():
         for mode in results.modes:
             found = {row["partition"]: row["metrics"] for row in results.rows if row["mode"] == mode}
             cells = [_pair(found[partition]) if partition in found else "" for partition in partitions]  # type: ignore[arg-type]
-            table.add_row(escape(name), mode, *cells)
+            lines.append((escape(name), mode, cells, "dim italic" if mode == UPPER_BOUND else None))
+    extent = "published, all of MUVR" if any(row.benchmark.startswith("muvr_") for row in references) else "published"
     for (system, mode), metrics in _published(references).items():
         cells = [_published_cell(metrics.get(partition), pooled) for partition in partitions]
-        table.add_row(f"{system} (published, all of MUVR)", mode, *cells, style="dim")
+        lines.append((f"{system} ({extent})", mode, cells, "dim"))
+    return _fill(table, partitions, lines)
+
+
+def _fill(table: Table, partitions: Sequence[str], lines: Sequence[tuple[str, str, list[str], str | None]]) -> Table:
+    """Partitions as columns, or as lines where they are many."""
+    if len(partitions) > MOST_COLUMNS:
+        table.add_column("partition", overflow="fold")
+        for name, mode, _, style in lines:
+            table.add_column(f"{name}\n{mode}", justify="right", style=style, overflow="fold")
+        for partition, *cells in zip(partitions, *(cells for _, _, cells, _ in lines), strict=True):
+            table.add_row(escape(partition), *cells, style="bold" if partition == "mean" else None)
+        return table
+    table.add_column("model", overflow="fold")
+    table.add_column("query")
+    for partition in partitions:
+        table.add_column(escape(partition), justify="right", style="bold" if partition == "mean" else None)
+    for name, mode, cells, style in lines:
+        table.add_row(name, mode, *cells, style=style)
     return table
 
 
@@ -127,8 +146,9 @@ def print_tables(
     references: Sequence[PublishedRow] = (),
     console: Console | None = None,
     compared: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> None:
-    """Print the final tables to stdout; of `compared` names, also which is best in which partition."""
+    """Print the final tables to stdout; of `compared` names, also which is best in which partition; then the notes."""
     console = console or Console(width=None if Console().is_terminal else 140)
     console.print(partition_table(named, references))
     if compared:
@@ -139,7 +159,7 @@ def print_tables(
         console.print(by_expression)
     for table in robustness_tables(list(named.values())[-1]):
         console.print(table)
-    for line in count_lines(list(named.values())[-1]):
+    for line in (*count_lines(list(named.values())[-1]), *notes):
         console.print(line, soft_wrap=True, markup=False)
 
 

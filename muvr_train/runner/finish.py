@@ -93,7 +93,7 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     named = {**others, subject.label: results}
     modes = results.modes if data.is_released else ()
     references = [row for mode in modes for row in published_rows(part.name, mode, split=split)]
-    print_tables(named, protocol.ks, references, compared=subject.compared)
+    print_tables(named, protocol.ks, references, compared=subject.compared, notes=part.notes)
     log_final(loggers, flat, named, picture)
     log.info("results are in %s", folder)
     report(cfg, folder, subject.label, named, meta, references, data, subject.model)
