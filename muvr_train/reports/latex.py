@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muvr_train.reports.content import ReportContent
 from muvr_train.reports.score_tables import Row, ScoreTable, partitions_of, table_by_partition
+from muvr_train.search.filter_scores import UPPER_BOUND
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -18,10 +19,11 @@ _SPECIAL = {
 
 
 def render_latex(content: ReportContent) -> str:
-    """A booktabs table: a row per model and mode, mAP / uAP in percent per partition and their mean."""
+    """A booktabs table: a row per model and mode, mAP / uAP in percent per partition and their mean; no upper bound."""
     tables = [table for metric in ("mAP", "uAP") if (table := table_by_partition(content, metric)) is not None]
     partitions = partitions_of(content)
-    names = dict.fromkeys((row.names, row.published) for table in tables for row in table.rows)
+    lines_of = (row for table in tables for row in table.rows if row.names[1] != UPPER_BOUND)
+    names = dict.fromkeys((row.names, row.kind == "published") for row in lines_of)
     lines = [
         r"% needs \usepackage{booktabs}; non-ASCII names need a UTF-8 engine or font",
         rf"% {' / '.join(escape(table.title) for table in tables)}",

@@ -90,6 +90,7 @@ def _result_parts(content: ReportContent) -> dict[str, Any]:
         "all_tables": [table_of_metrics(content, name, metric_names(content, extra=True)) for name in partitions],
         "breakdowns": breakdown_tables(content),
         "published": "; ".join(dict.fromkeys(row.source for row in content.references)),
+        "several": len(content.named) > 1,
         "intervals": any("intervals" in row for row in rows),
     }
 
@@ -98,7 +99,11 @@ def _headline(content: ReportContent) -> list[str]:
     protocol = content.meta.get("protocol", {})
     facts = [f"{name}: {protocol[name]}" for name in ("split", "gallery") if name in protocol]
     facts += [f"ties: {content.meta['ties']}"] if "ties" in content.meta else []
-    return [*facts, f"muvr-train {content.meta.get('version', '?')}", str(content.meta.get("time", ""))]
+    return [
+        *facts,
+        f"muvr-train {content.meta.get('version', '?')}",
+        *([str(content.meta["time"])] if "time" in content.meta else []),
+    ]
 
 
 def _tiles(content: ReportContent) -> Iterator[dict[str, str]]:

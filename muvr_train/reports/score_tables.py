@@ -8,6 +8,7 @@ from typing import Any
 
 from muvr_train.reports.content import ReportContent
 from muvr_train.results import Results
+from muvr_train.search.filter_scores import UPPER_BOUND
 
 MISSING = "-"
 BREAKDOWN_COUNTS = ("counted_queries", "positives")
@@ -24,11 +25,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: its names, its cells, and whether it is a published one."""
+    """A line of a table: its names, its cells, and its kind: "own" (of the evaluated model), "published" or ""."""
 
     names: tuple[str, ...]
     cells: tuple[Cell, ...]
-    published: bool = False
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def table_by_partition(content: ReportContent, metric: str) -> ScoreTable | None
     """One metric: a line per model and mode, a column per partition; None where no row has the metric."""
     partitions = partitions_of(content)
     rows = [
-        Row(names, tuple(_cell(found.get(partition), metric) for partition in partitions))
+        Row(names, tuple(_cell(found.get(partition), metric) for partition in partitions), _kind(content, names))
         for names, found in _by_model(content)
         if any(metric in row["metrics"] for row in found.values())
     ]
@@ -70,7 +71,7 @@ def table_by_partition(content: ReportContent, metric: str) -> ScoreTable | None
     for (system, mode), by_partition in _published(content).items():
         cells = tuple(Cell(percent(by_partition.get(partition, {}).get(metric))) for partition in partitions)
         if any(cell.text != MISSING for cell in cells):
-            rows.append(Row((f"{system} (published)", mode), cells, published=True))
+            rows.append(Row((f"{system} (published)", mode), cells, "published"))
     return ScoreTable(f"{metric} (%)", ("model", "query"), tuple(partitions), tuple(rows))
 
 
@@ -79,7 +80,11 @@ def table_of_metrics(content: ReportContent, partition: str, metrics: Sequence[s
     named = [(names, found[partition]) for names, found in _by_model(content) if partition in found]
     metrics = [name for name in metrics if any(name in row["metrics"] for _, row in named)]
     rows = [
-        Row(names, tuple(_cell(row, metric, _gallery(_rows(content, names), partition)) for metric in metrics))
+        Row(
+            names,
+            tuple(_cell(row, metric, _gallery(_rows(content, names), partition)) for metric in metrics),
+            _kind(content, names),
+        )
         for names, row in named
     ]
     rows = _mark_best(rows)
@@ -87,7 +92,7 @@ def table_of_metrics(content: ReportContent, partition: str, metrics: Sequence[s
         known = by_partition.get(partition, {})
         if any(metric in known for metric in metrics):
             cells = tuple(Cell(percent(known.get(metric))) for metric in metrics)
-            rows.append(Row((f"{system} (published)", mode), cells, published=True))
+            rows.append(Row((f"{system} (published)", mode), cells, "published"))
     title = "mean over partitions" if partition == "mean" else partition
     return ScoreTable(f"{title} (%)", ("model", "query"), tuple(metrics), tuple(rows))
 
@@ -174,6 +179,10 @@ def _rows(content: ReportContent, names: tuple[str, str]) -> list[Mapping[str, A
     return [row for row in content.named[model].rows if row["mode"] == mode]
 
 
+def _kind(content: ReportContent, names: tuple[str, str]) -> str:
+    return "own" if names[0] == content.model and len(content.named) > 1 else ""
+
+
 def _gallery(rows: Iterable[Mapping[str, Any]], partition: str) -> int | None:
     """Videos in the gallery of a partition's rows; for the mean those of the largest one (its own count is a sum)."""
     own = [row for row in rows if (row["partition"] == partition) != (partition == "mean")]
@@ -193,19 +202,32 @@ def _cell(row: Mapping[str, Any] | None, metric: str, gallery: int | None = None
 
 
 def _mark_best(rows: Sequence[Row]) -> list[Row]:
-    """Mark the largest figure of each column (as it is printed), where there is more than one line."""
-    columns = list(zip(*(row.cells for row in rows), strict=True)) if len(rows) > 1 else []
-    best = [max((float(cell.text) for cell in column if cell.text != MISSING), default=None) for column in columns]
+    """Mark the largest figure of each column (as it is printed), where there is more than one line.
+
+    Of tag expressions, only rows over the same expressions are compared, and an upper bound is never the best.
+    """
+    best: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        for column, cell in enumerate(row.cells):
+            if cell.text != MISSING:
+                best.setdefault((_asked(row), column), []).append(float(cell.text))
+
+    def is_best(row: Row, column: int, cell: Cell) -> bool:
+        known = best.get((_asked(row), column), [])
+        return cell.text != MISSING and len(known) > 1 and float(cell.text) == max(known)
+
     return [
-        replace(
-            row,
-            cells=tuple(
-                replace(cell, best=cell.text != MISSING and float(cell.text) == best[i]) if columns else cell
-                for i, cell in enumerate(row.cells)
-            ),
-        )
+        replace(row, cells=tuple(replace(cell, best=is_best(row, i, cell)) for i, cell in enumerate(row.cells)))
+        if row.names[1] != UPPER_BOUND
+        else row
         for row in rows
     ]
+
+
+def _asked(row: Row) -> str:
+    """What the rows that can be compared with this one have in common: `tag`, `logic` or nothing."""
+    kind, _, rest = row.names[1].partition("_")
+    return kind if rest else ""
 
 
 def _published(content: ReportContent) -> dict[tuple[str, str], dict[str, Mapping[str, float]]]:
