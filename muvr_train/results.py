@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from muvr_train.benchmarks.types import Partition
 from muvr_train.metrics.ranks import TieGroups
+from muvr_train.search.filter_scores import UPPER_BOUND
 from muvr_train.search.judged import JudgedScores
 
 
@@ -60,10 +61,14 @@ class Results:
         return tuple(dict.fromkeys(str(row["mode"]) for row in self.rows))
 
     def flat(self, prefix: str) -> dict[str, float]:
-        """Name mAP, uAP and recall@k as trackers want them: `<prefix>/<benchmark>/<mode>/<partition>/<metric>`."""
+        """Name mAP, uAP and recall@k as trackers want them: `<prefix>/<benchmark>/<mode>/<partition>/<metric>`.
+
+        An upper bound is no result and is left out.
+        """
         return {
             f"{prefix}/{row['benchmark']}/{row['mode']}/{row['partition']}/{name}": value
             for row in self.rows
+            if row["mode"] != UPPER_BOUND
             for name, value in row["metrics"].items()  # type: ignore[attr-defined]
             if name in ("mAP", "uAP") or name.startswith("recall@")
         }

@@ -20,7 +20,7 @@ COLUMNS = [*(("operator", name) for name in OPERATORS), *(("sign", name) for nam
 
 
 def partition_table(named: Mapping[str, Results], references: Sequence[PublishedRow] = ()) -> Table:
-    """Show mAP / uAP in percent, a line per model and mode, a column per partition and their mean, or the other way round.
+    """Show mAP / uAP in percent: a line per model and mode, a column per partition; with many partitions transposed.
 
     Rows without uAP (tag expressions) show mAP alone; a partition without a row in a mode stays empty.
 
