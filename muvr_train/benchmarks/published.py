@@ -1,4 +1,4 @@
-"""Published figures, as rows to print beside one's own; of the MUVR paper (arXiv 2510.21406) unless it says otherwise."""
+"""Published figures, as rows to print beside one's own; of the MUVR paper (arXiv 2510.21406) if not said otherwise."""
 
 from __future__ import annotations
 

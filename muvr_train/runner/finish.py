@@ -27,7 +27,7 @@ from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.calibrate import calibrated_rows
 from muvr_train.runner.data import Data, protocol_of
-from muvr_train.runner.models import baseline_models, plain
+from muvr_train.runner.models import BASELINES, baseline_models, plain
 from muvr_train.runner.report import report
 from muvr_train.search.sources import ModelScores, ScoreSource, device_of
 
@@ -130,7 +130,8 @@ def untrained_rows(subject: Subject, data: Data, part: Benchmark, protocol: Prot
         return {}
     device = device_of(subject.model)
     wanted = data.baseline_protocol(protocol)
-    models = baseline_models(data.store, data.train_videos)
+    names = [name for name, model in BASELINES.items() if data.train_videos or not model.get("whiten")]
+    models = baseline_models(data.store, data.train_videos, names)
     return {name: evaluate(model.to(device), data.store, part, wanted) for name, model in models.items()}
 
 

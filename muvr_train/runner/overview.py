@@ -50,13 +50,19 @@ def print_overview(
         note = "the queries have texts, the store has no text vectors: only video queries are used"
         table.add_row("[yellow]note[/]", f"[yellow]{escape(note)}[/]")
     table.add_row("videos", escape(f"{len(store.ids())} in {store.path.name}"))
-    per_split = {split: sum(query.split == split for query in benchmark.queries) for split in SPLITS}
-    table.add_row("queries", ", ".join(f"{split} {count}" for split, count in per_split.items()))
+    table.add_row("queries", _queries(benchmark))
     table.add_row("leakage", escape(leakage))
     table.add_row("device", device)
     table.add_row("precision", precision)
     console.print(table)
     print_warnings(benchmark)
+
+
+def _queries(benchmark: Benchmark) -> str:
+    queries = benchmark.query_by_id.values()
+    if all(query.split is None for query in queries):
+        return f"{len(queries)}, all for evaluation"
+    return ", ".join(f"{split} {sum(query.split == split for query in queries)}" for split in SPLITS)
 
 
 def print_warnings(benchmark: Benchmark) -> None:
