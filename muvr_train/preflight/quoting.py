@@ -65,10 +65,10 @@ def quote_override(text: str, multirun: bool = False) -> str:
             return text
         if re.fullmatch(r"[^'\"]*\$\{[\w.:%,\- ]+\}[^'\"]*", value) or value.startswith(("glob(", "choice(")):
             return text
+        if key == "scores" and re.fullmatch(r"\[[^][]*\]", value):
+            return f"{prefix}{key}=[{_quote_each(value[1:-1])}]"
         if multirun and "," in value:
             return f"{prefix}{key}={_quote_each(value)}"
-        if key == "scores" and value[0] == "[" and value[-1] == "]":
-            return f"{prefix}{key}=[{_quote_each(value[1:-1])}]"
         if value.startswith("~"):
             value = str(Path(value).expanduser())
     return f"{prefix}{key}={quote_value(value)}"

@@ -71,6 +71,14 @@ def test_commas_are_a_sweep_only_with_multirun() -> None:
     assert quote_override("data.features=a b,c=d", multirun=True) == "data.features='a b','c=d'"
 
 
+@pytest.mark.parametrize("multirun", [False, True])
+def test_a_list_of_score_files(multirun: bool) -> None:
+    text = quote_override("scores=[a b.npz, c=d/(e).npz,'f.npz']", multirun)
+    assert read_back(text) == ["a b.npz", "c=d/(e).npz", "f.npz"]
+    assert read_back(quote_override("scores=[]", multirun)) == []
+    assert quote_override("scores=x/[a].npz") == "scores='x/[a].npz'"
+
+
 def test_the_home_folder_is_found_as_in_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
     assert read_back(quote_override("data.videos=~/clips")) == "/somewhere/clips"
