@@ -23,6 +23,8 @@ from muvr_train.results import Results
 from muvr_train.runner.data import Data
 
 FRAMES = 3  # of each video in the page
+COMPOSED_FRAMES = 5  # of videos that are composed of several
+SOURCE_FRAMES = 16  # of each source of a composed video
 COSINES, OWN, ADDED = (
     "cosine of frames, best regions",
     "the network's map",
@@ -126,14 +128,15 @@ def _composed(cfg: DictConfig, store: FeatureStore) -> Pictures | None:
     from muvr_train.features.sampling import uniform
     from muvr_train.reports.thumbnails import HEIGHT
 
-    sources = SourceFrames(dict(list_videos(Path(cfg.data.videos))), short_side=HEIGHT, cache_mib=256)
+    paths = dict(list_videos(Path(cfg.data.videos)))
+    sources = SourceFrames(paths, SOURCE_FRAMES, short_side=HEIGHT, cache_mib=256)
     recipes = {recipe.id: recipe for recipe in read_plan(store.path).recipes if recipe.stream == "video"}
 
     def pictures(video: str) -> Any:
         if video not in recipes:
             return None
         frames = [frame for piece in compose(recipes[video], sources) for frame in piece]
-        return [frames[index] for index in uniform(len(frames), FRAMES)]
+        return [frames[index] for index in uniform(len(frames), COMPOSED_FRAMES)]
 
     return pictures
 
