@@ -57,12 +57,35 @@ def run(place: Workplace) -> Path:
     done = place.call(
         *("train.py", "experiment=s2vs_evaclip", *place.data, "run=first", "data.batch.topics=3"),
         *("trainer.max_epochs=2", "trainer.steps_per_epoch=5", "trainer.every_n_epochs=1", "trainer=cpu"),
+        "save_scores=true",
     )
     assert done.returncode == 0, done.stderr
     assert "trained" in done.stdout
     assert "frame_max whitened" in done.stdout
     assert "written for evaclip" in done.stderr
     return place.folder / "checkpoints" / "first"
+
+
+def test_saved_scores_of_a_training_give_its_metrics(place: Workplace, run: Path) -> None:
+    scores = f"scores={run / 'scores_tv.npz'}"
+    done = place.call(
+        *(
+            "evaluate.py",
+            *place.data[:2],
+            scores,
+            "benchmark.split=test",
+            "out=outputs/scores",
+            "benchmark.report=false",
+        )
+    )
+    assert done.returncode == 0, done.stderr
+    again, first = (
+        json.loads((out / "results.json").read_text())["rows"] for out in (place.folder / "outputs/scores", run)
+    )
+    metrics = {row["partition"]: row["metrics"] for row in first if row["mode"] == "tv"}
+    assert {row["partition"] for row in again} == set(metrics)
+    for row in again:
+        assert row["metrics"] == pytest.approx(metrics[row["partition"]], abs=1e-9)
 
 
 def logged(run: Path) -> dict[int, dict[str, float]]:
