@@ -113,3 +113,15 @@ def test_impossible_folds(tmp_path: Path, program: str, settings: tuple[str, ...
     done = Workplace(tmp_path).call(program, *settings)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_a_folds_checkpoint_is_never_scored_on_its_own_training_topics(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    done = place.call(
+        *("train.py", "experiment=s2vs_evaclip", *place.data, "run=one", "benchmark.folds=3", "benchmark.fold=2", *TINY)
+    )
+    assert done.returncode == 0, done.stderr
+    checkpoint = f"ckpt_path={tmp_path / 'checkpoints' / 'one' / 'best.ckpt'}"
+    other = place.call("evaluate.py", checkpoint, *place.data)
+    assert other.returncode == 2
+    assert "benchmark.folds=None, but the checkpoint was trained with 3" in other.stderr

@@ -24,7 +24,7 @@ from muvr_train.runner.models import baseline_models
 from muvr_train.search.held import HeldScores, stack_rows
 from muvr_train.search.score_files import ScoreBlock, read_scores, write_scores
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.sources import ModelScores, ScoreSource, device_of
+from muvr_train.search.sources import ScoreSource, device_of
 
 log = logging.getLogger(__name__)
 DONE = "fold.json"
@@ -115,7 +115,7 @@ def _sources(run: Run, protocol: Protocol) -> Iterator[tuple[str, ScoreSource, t
     yield "trained" if run.subject.trained else "untrained", source, protocol.modes or source.modes
     wanted = run.data.baseline_protocol(protocol).modes
     for name, other in baseline_models(run.data.store, run.data.train_videos).items():
-        source = ModelScores(other.to(device_of(model)), run.data.store, protocol.on_missing == "official")
+        source = source_of(Subject(name, model=other.to(device_of(model))), run.data, protocol)
         yield name, source, wanted or source.modes
 
 

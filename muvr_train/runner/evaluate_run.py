@@ -68,6 +68,7 @@ def check_origin(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> None:
         pairs = {
             "data.fractions": (list(now["fractions"]), list(then["fractions"])),
             "benchmark.split_source": (cfg.benchmark.split_source, recipe["benchmark"]["split_source"]),
+            **{f"benchmark.{key}": (cfg.benchmark.get(key), recipe["benchmark"].get(key)) for key in ("folds", "fold")},
         }
         for key, (given, trained) in pairs.items():
             if given != trained and cfg.benchmark.split != "all":
