@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muvr_train.benchmarks.types import Partition
-from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition
+from muvr_train.metrics.aggregate import PartitionMetrics
 from muvr_train.metrics.bootstrap import draw_topics, interval, resample_partition
 from muvr_train.metrics.noise import KINDS, changed_pairs, noisy_map
+from muvr_train.metrics.subsets import evaluate_subset
 from muvr_train.results import Results
 from muvr_train.search.details import first_missed, top_false
 from muvr_train.search.filter_scores import expression_groups
 from muvr_train.search.judged import JudgedScores
-from muvr_train.search.levels import judged_by_level, levels_of
+from muvr_train.search.levels import levels_of, positives_of_level, ranked_levels
 
 if TYPE_CHECKING:
     from muvr_train.evaluation import Protocol
@@ -67,14 +68,7 @@ def add_extras(
     if partition.filters:
         results.breakdowns.extend({**where, **part} for part in _expression_groups(partition, judged, metrics))
     elif protocol.details:
-        for level in levels_of(partition):
-            chosen = judged_by_level(partition, judged, level)
-            if chosen.counted.any():
-                found = evaluate_partition(
-                    chosen.scores, chosen.relevance, chosen.n_positive, chosen.counted, protocol.ks, protocol.ties
-                )
-                part = {"group": "level", "name": level, "metrics": found.metrics, "counts": found.counts}
-                results.breakdowns.append({**where, **part})
+        results.breakdowns.extend({**where, **part} for part in _levels(partition, judged, metrics, protocol))
 
 
 def query_extras(partition: Partition, judged: JudgedScores) -> list[dict[str, object]]:
@@ -138,6 +132,27 @@ def _expression_groups(
             "mAP" if key == "AP" else key: float(column[members].mean()) for key, column in metrics.per_query.items()
         }
         yield {"group": group, "name": name, "metrics": values, "counts": {"expressions": int(members.sum())}}
+
+
+def _levels(
+    partition: Partition, judged: JudgedScores, metrics: PartitionMetrics, protocol: Protocol
+) -> Iterator[dict[str, Any]]:
+    names = ranked_levels(judged)
+    for level in levels_of(partition):
+        n_positive = positives_of_level(partition, judged, level)
+        counted = judged.counted & (n_positive > 0)
+        if counted.any():
+            found = evaluate_subset(
+                judged.scores,
+                judged.relevance,
+                metrics,
+                names == level,
+                n_positive,
+                counted,
+                protocol.ks,
+                protocol.ties,
+            )
+            yield {"group": "level", "name": level, "metrics": found.metrics, "counts": found.counts}
 
 
 def _noise(judged: JudgedScores, protocol: Protocol) -> Iterator[dict[str, Any]]:

@@ -76,21 +76,44 @@ def evaluate_partition(
     if not mask.any():
         raise DataError(f"none of the {len(scores)} queries can be counted: none has a list of positives and features")
     groups, every = rank_pooled(scores, relevance) if pooled else (rank_rows(scores, relevance), None)
+    return metrics_of_rankings(groups, every, n_positive, mask, ks, ties, scores.shape[1])
+
+
+def metrics_of_rankings(
+    groups: TieGroups,
+    pooled: TieGroups | None,
+    n_positive: NDArray[Any],
+    counted: NDArray[np.bool_],
+    ks: Sequence[int],
+    ties: Ties,
+    columns: int,
+) -> PartitionMetrics:
+    """The metrics of `evaluate_partition`, from rankings already made.
+
+    Args:
+        groups: Of Q rows.
+        pooled: Of all pairs, None for no uAP.
+        n_positive: [Q].
+        counted: bool [Q], one or more True.
+        ks: Cut-offs.
+        ties: Tie policy.
+        columns: Database videos.
+    """
     divisors = checked_positives(groups, n_positive)
     per_query = metrics_of_groups(groups, divisors, ks, ties)
-    metrics = {"mAP" if name == "AP" else name: float(values[mask].mean()) for name, values in per_query.items()}
+    metrics = {"mAP" if name == "AP" else name: float(values[counted].mean()) for name, values in per_query.items()}
     counts = {
-        "queries": len(scores),
-        "counted_queries": int(mask.sum()),
-        "database": scores.shape[1],
+        "queries": len(divisors),
+        "counted_queries": int(counted.sum()),
+        "database": columns,
         "positives": int(divisors.sum()),
         "ties": groups.tied_pairs,
     }
-    if every is not None:
-        metrics["uAP"] = precision_sum(every.resolve(ties)) / max(int(divisors.sum()), 1)
-        counts["pooled_ties"] = every.tied_pairs
+    if pooled is not None:
+        metrics["uAP"] = precision_sum(pooled.resolve(ties)) / max(int(divisors.sum()), 1)
+        counts["pooled_ties"] = pooled.tied_pairs
     gallery = int(groups.items.max())
-    return PartitionMetrics(metrics, counts, per_query, tuple(k for k in ks if k > gallery), groups, every)
+    return PartitionMetrics(metrics, counts, per_query, tuple(k for k in ks if k > gallery), groups, pooled)
 
 
 def mean_over_partitions(partitions: Sequence[PartitionMetrics]) -> PartitionMetrics:

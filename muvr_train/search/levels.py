@@ -1,11 +1,11 @@
-"""Scores judged by one level of correspondence at a time."""
+"""Positives by their level of correspondence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muvr_train.benchmarks.types import MATCH, Judgement, Partition
 from muvr_train.search.judged import JudgedScores
@@ -18,23 +18,21 @@ def levels_of(partition: Partition) -> tuple[str, ...]:
     return () if levels <= {MATCH} else tuple(sorted(levels))
 
 
-def judged_by_level(partition: Partition, judged: JudgedScores, level: str) -> JudgedScores:
-    """Keep the positives of one level; those of other levels are left out of the ranking (relevance -1).
+def ranked_levels(judged: JudgedScores) -> NDArray[np.str_]:
+    """The level of each of P ranked positives, in the order of `np.nonzero(judged.relevance == 1)`."""
+    pairs = zip(*(places.tolist() for places in np.nonzero(judged.relevance == 1)), strict=True)
+    return np.array([judged.judgements[row].positives[judged.database[column]] for row, column in pairs], dtype=str)
 
-    A query without a positive of the level is not counted; its own video, which it cannot find, is none.
+
+def positives_of_level(partition: Partition, judged: JudgedScores, level: str) -> NDArray[np.int64]:
+    """The number of positives of one level that a metric divides by, per row.
+
+    A query's own video, which it cannot find, is none.
     """
+    gallery = frozenset(partition.database if partition.divisor == "listed" else judged.database)
     own = {query.id: query.video_id for query in partition.queries}
-    relevance, n_positive = judged.relevance.copy(), judged.n_positive.copy()
-    column = {video: index for index, video in enumerate(judged.database)}
-    gallery = frozenset(partition.database)
-    for row, judgement in enumerate(judged.judgements):
-        found = _findable(judgement, own[judgement.query])
-        kept = {video for video, name in found.items() if name == level} & gallery
-        places = np.array([column[video] for video in kept if video in column], dtype=np.int64)
-        relevance[row, judged.relevance[row] == 1] = -1
-        relevance[row, places] = 1
-        n_positive[row] = len(places) if partition.divisor == "found" else len(kept)
-    return replace(judged, relevance=relevance, n_positive=n_positive, counted=judged.counted & (n_positive > 0))
+    found = [_findable(judgement, own[judgement.query]) for judgement in judged.judgements]
+    return np.array([sum(name == level and video in gallery for video, name in row.items()) for row in found])
 
 
 def _findable(judgement: Judgement, own: str) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ import pytest
 from muvr_train.benchmarks.types import Judgement, Partition, Query
 from muvr_train.search.details import Missed, first_missed, top_false
 from muvr_train.search.judged import judge
-from muvr_train.search.levels import judged_by_level, levels_of
+from muvr_train.search.levels import levels_of, positives_of_level, ranked_levels
 from muvr_train.search.scores import ScoreMatrix
 
 NONE: frozenset[str] = frozenset()
@@ -84,34 +84,34 @@ def test_a_match_without_a_score_comes_last():
     assert first_missed(judged, 0, frozenset("yz")) == Missed("z", None)
 
 
-def test_levels_of_other_positives_leave_the_ranking():
+def test_levels_of_ranked_positives():
     positives = {"a": "copy", "b": "event", "d": "copy", "y": "event", "z": "copy"}
     partition, judged = judged_of(np.linspace(1, 0, 4), positives, database="abcdyz", scored="abcd")
     assert levels_of(partition) == ("copy", "event")
-    copies = judged_by_level(partition, judged, "copy")
-    assert copies.relevance.tolist() == [[1, -1, 0, 1]]
-    assert copies.n_positive.tolist() == [3]
-    events = judged_by_level(partition, judged, "event")
-    assert events.relevance.tolist() == [[-1, 1, 0, -1]]
-    assert events.n_positive.tolist() == [2]
-    assert judged.relevance.tolist() == [[1, 1, 0, 1]]  # as it was
+    assert ranked_levels(judged).tolist() == ["copy", "event", "copy"]
+    assert positives_of_level(partition, judged, "copy").tolist() == [3]
+    assert positives_of_level(partition, judged, "event").tolist() == [2]
 
 
 def test_levels_with_the_divisor_of_found_positives():
     positives = {"a": "copy", "b": "event", "z": "event"}
     partition, judged = judged_of([0.9, 0.5], positives, database="abz", scored="ab", divisor="found")
-    assert judged_by_level(partition, judged, "event").n_positive.tolist() == [1]
+    assert positives_of_level(partition, judged, "event").tolist() == [1]
     partition, judged = judged_of([0.9], positives, database="abz", scored="a", divisor="found")
-    nothing = judged_by_level(partition, judged, "event")
-    assert nothing.n_positive.tolist() == [0]
-    assert not nothing.counted.any()
+    assert positives_of_level(partition, judged, "event").tolist() == [0]
+
+
+def test_levels_among_the_videos_that_are_ranked():
+    partition, judged = judged_of([0.9, 0.5, 0.1], {"a": "copy", "b": "copy"}, database="abc", ranked=frozenset("bc"))
+    assert ranked_levels(judged).tolist() == ["copy"]
+    assert positives_of_level(partition, judged, "copy").tolist() == [1]
 
 
 def test_the_query_itself_is_no_positive_of_a_level():
     partition, judged = judged_of([0.9, 0.5], {"a": "copy", "q": "match"}, database="aq")
     assert judged.n_positive.tolist() == [2]  # official: it counts, though it cannot be found
     assert levels_of(partition) == ("copy",)
-    assert judged_by_level(partition, judged, "copy").n_positive.tolist() == [1]
+    assert positives_of_level(partition, judged, "copy").tolist() == [1]
 
 
 def test_matches_without_a_level_are_no_levels():
