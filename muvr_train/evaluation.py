@@ -198,7 +198,7 @@ def _add_row(
     }
     results.rows.append(row)
     add_extras(results, row, partition, judged, metrics, protocol)
-    more = query_extras(partition, judged) if protocol.details else [{}] * len(judged.judgements)
+    more = query_extras(partition, judged, metrics) if protocol.details else [{}] * len(judged.judgements)
     lines = _per_query(mode, partition, judged, metrics)
     results.per_query.extend({**line, **extra} for line, extra in zip(lines, more, strict=True))
     return metrics

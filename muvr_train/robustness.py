@@ -13,6 +13,7 @@ from muvr_train.benchmarks.types import Partition
 from muvr_train.metrics.aggregate import PartitionMetrics
 from muvr_train.metrics.bootstrap import draw_topics, interval, resample_partition
 from muvr_train.metrics.noise import KINDS, changed_pairs, noisy_map
+from muvr_train.metrics.ranks import rank_rows
 from muvr_train.metrics.subsets import evaluate_subset
 from muvr_train.results import Results
 from muvr_train.search.details import first_missed, top_false
@@ -71,13 +72,14 @@ def add_extras(
         results.breakdowns.extend({**where, **part} for part in _levels(partition, judged, metrics, protocol))
 
 
-def query_extras(partition: Partition, judged: JudgedScores) -> list[dict[str, object]]:
+def query_extras(partition: Partition, judged: JudgedScores, metrics: PartitionMetrics) -> list[dict[str, object]]:
     """The columns `top_false`, `first_missed` and `first_missed_rank` of per_query.csv, for every row."""
+    groups = metrics.groups or rank_rows(judged.scores, judged.relevance)
     own = {query.id: query.video_id for query in partition.queries}
     unscored = frozenset(partition.database) - frozenset(judged.database)
     lines: list[dict[str, object]] = []
     for row, query in enumerate(judged.queries):
-        missed = first_missed(judged, row, unscored - {own[query]})
+        missed = first_missed(judged, row, groups, unscored - {own[query]})
         lines.append(
             {
                 "top_false": json.dumps(top_false(judged, row), ensure_ascii=False),

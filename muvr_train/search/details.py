@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from muvr_train.metrics.ranks import TieGroups
 from muvr_train.search.judged import JudgedScores
 
 
@@ -32,27 +33,26 @@ def top_false(judged: JudgedScores, row: int, count: int = 5) -> list[tuple[str,
     return sorted(found, key=lambda item: (-item[1], item[0]))[:count]
 
 
-def first_missed(judged: JudgedScores, row: int, unscored: frozenset[str]) -> Missed | None:
+def first_missed(judged: JudgedScores, row: int, groups: TieGroups, unscored: frozenset[str]) -> Missed | None:
     """The best-ranked match outside the first R places, R = number of positives; else one without a score.
 
     Args:
         judged: the scores.
         row: of a judgement.
+        groups: where the positives of all rows stand.
         unscored: videos of the partition's database that have no score, without the query's own.
 
     Returns:
         None where every match is in its place. Equal scores, and matches without a score, go by id.
     """
-    labels, scores = judged.relevance[row], judged.scores[row]
-    ranked = scores[labels >= 0]
-    needed = int(judged.n_positive[row])
-    if 0 < needed < len(ranked):
-        cut = np.partition(ranked, -needed)[-needed]
-        late = np.flatnonzero((labels == 1) & (scores <= cut))
-        for value in np.unique(scores[late])[::-1][:2]:
-            rank = float((ranked > value).sum() + ((ranked == value).sum() + 1) / 2)
-            if rank > needed:
-                return Missed(min(judged.database[column] for column in late[scores[late] == value]), rank)
+    first, last = np.searchsorted(groups.row, [row, row + 1])
+    ranks = groups.start[first:last] + (groups.size[first:last] + 1) / 2
+    late = np.flatnonzero(ranks > judged.n_positive[row])
+    if len(late):
+        columns = np.flatnonzero(judged.relevance[row] == 1)
+        scores = judged.scores[row, columns]
+        value = np.unique(scores)[::-1][late[0]]
+        return Missed(min(judged.database[column] for column in columns[scores == value]), float(ranks[late[0]]))
     judgement = judged.judgements[row]
     lost = unscored & judgement.positives.keys()
     if judgement.ranked is not None:

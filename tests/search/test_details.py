@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from muvr_train.benchmarks.types import Judgement, Partition, Query
+from muvr_train.metrics.ranks import rank_rows
 from muvr_train.search.details import Missed, first_missed, top_false
 from muvr_train.search.judged import judge
 from muvr_train.search.levels import levels_of, positives_of_level, ranked_levels
@@ -42,24 +43,24 @@ def test_only_matches_give_an_empty_list():
 def test_first_missed_is_the_best_ranked_outside_the_first_r_places():
     # ranking: a+ b- c+ d- e+ ...; R = 3: c is at 3, e at 5
     _, judged = judged_of(np.linspace(1, 0, 8), {"a": "match", "c": "match", "e": "match"})
-    assert first_missed(judged, 0, NONE) == Missed("e", 5.0)
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), NONE) == Missed("e", 5.0)
 
 
 def test_nothing_is_missed_in_a_perfect_ranking():
     _, judged = judged_of(np.linspace(1, 0, 8), {"a": "match", "b": "match"})
-    assert first_missed(judged, 0, NONE) is None
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), NONE) is None
     _, judged = judged_of(np.linspace(1, 0, 8), {})
-    assert first_missed(judged, 0, NONE) is None
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), NONE) is None
     _, judged = judged_of([1.0, 0.5], {"a": "match", "b": "match"}, database="ab")
-    assert first_missed(judged, 0, NONE) is None
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), NONE) is None
 
 
 def test_rank_is_the_middle_of_a_tie():
     # a and b share places 1 and 2, both matches within R = 2; with c there are 3 for R = 1
     _, judged = judged_of([0.9, 0.9, 0.9, 0.1], {"b": "match"}, database="abcd")
-    assert first_missed(judged, 0, NONE) == Missed("b", 2.0)
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), NONE) == Missed("b", 2.0)
     _, judged = judged_of([0.9, 0.9, 0.5, 0.1], {"a": "match", "b": "match"}, database="abcd")
-    assert first_missed(judged, 0, NONE) is None
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), NONE) is None
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -71,17 +72,19 @@ def test_first_missed_equals_a_full_sort(seed):
     _, judged = judged_of(scores, matches, database=database)
     ranks = {v: float(sum(scores > s) + (sum(scores == s) + 1) / 2) for v, s in zip(database, scores, strict=True)}
     late = sorted((ranks[video], video) for video in matches if ranks[video] > len(matches))
-    assert first_missed(judged, 0, NONE) == (Missed(late[0][1], late[0][0]) if late else None)
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), NONE) == (
+        Missed(late[0][1], late[0][0]) if late else None
+    )
 
 
 def test_a_match_without_a_score_comes_last():
     positives = {"a": "match", "z": "match", "y": "match"}
     _, judged = judged_of([0.9, 0.5, 0.1], positives, database="abcyz", scored="abc")
-    assert first_missed(judged, 0, frozenset("yz")) == Missed("y", None)
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), frozenset("yz")) == Missed("y", None)
     _, judged = judged_of([0.1, 0.5, 0.9, 0.8, 0.7], positives, database="abcdeyz", scored="abcde")
-    assert first_missed(judged, 0, frozenset("yz")) == Missed("a", 5.0)
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), frozenset("yz")) == Missed("a", 5.0)
     _, judged = judged_of([0.9, 0.5, 0.1], positives, database="abcyz", scored="abc", ranked=frozenset("abcz"))
-    assert first_missed(judged, 0, frozenset("yz")) == Missed("z", None)
+    assert first_missed(judged, 0, rank_rows(judged.scores, judged.relevance), frozenset("yz")) == Missed("z", None)
 
 
 def test_levels_of_ranked_positives():
