@@ -64,7 +64,7 @@ def _positives(benchmark: Benchmark) -> Iterator[Finding]:
     text = f"matches by level: {listed or 'none'}; non-matches {negatives}, of them hard {hard}; not judged {ignored}"
     values = {"levels": dict(levels), "non_matches": negatives, "hard": hard, "not_judged": ignored}
     yield Finding("labels", "ok", text, values=values)
-    empty = [row.query for row in benchmark.judgements if not row.positives]
+    empty = [row.query for row in benchmark.judgements if not row.positives and (row.listed or row.counted)]
     if empty:
         yield Finding("labels", "warning", f"{plural(len(empty), 'query', 'queries')} without a match", empty)
     lost = (
@@ -86,7 +86,7 @@ def _splits(benchmark: Benchmark) -> Iterator[Finding]:
         yield Finding("splits", "note", "none: this benchmark is for evaluation only")
         return
     source = benchmark.protocol.get("split_source", "none")
-    text = f"by {source}: " + ", ".join(f"{split} {splits[split]}" for split in SPLITS)
+    text = ("" if source == "none" else f"by {source}: ") + ", ".join(f"{split} {splits[split]}" for split in SPLITS)
     absent = [split for split in SPLITS if not splits[split]]
     if absent:
         text += f"; no query in {', '.join(absent)}, so training will not work"

@@ -15,7 +15,7 @@ import pytest
 
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.splits import apply_splits
-from muvr_train.demo.corpus import DemoCorpus, build_demo, render_videos, video_path
+from muvr_train.demo.corpus import DemoCorpus, build_demo, find_demo, render_videos, video_path
 from muvr_train.demo.draw import draw_card, draw_video
 from muvr_train.demo.plan import make_plan
 from muvr_train.demo.spec import FPS, FRAME_SIZE, FRAMES, PARTITIONS, SPLITS
@@ -82,8 +82,17 @@ def test_the_reader_reads_it_without_a_warning(corpus):
 
 def test_a_complete_corpus_is_left_alone(corpus, cache):
     before = stamps(corpus)
-    assert build_demo("tiny", cache) == corpus
+    assert build_demo("tiny", cache) == find_demo("tiny", cache) == corpus
     assert stamps(corpus) == before
+
+
+def test_a_corpus_with_a_lost_file_is_not_found(corpus, cache, tmp_path):
+    assert find_demo("tiny", tmp_path) is None
+    path = video_path(corpus.videos, PLAN.videos[3])
+    path.rename(tmp_path / "kept")
+    assert find_demo("tiny", cache) is None
+    (tmp_path / "kept").rename(path)
+    assert find_demo("tiny", cache) == corpus
 
 
 def test_a_lost_file_is_rendered_again_to_the_same_bytes(corpus, cache):

@@ -169,6 +169,34 @@ def test_an_empty_split_is_told(examined: Examined, tmp_path: Path) -> None:
     ]
 
 
+def test_a_query_with_non_matches_only_is_told(examined: Examined, tmp_path: Path) -> None:
+    labels = write_labels(tmp_path / "labels")
+    text = (labels / "relevance.csv").read_text()
+    (labels / "relevance.csv").write_text(text.replace("q0,v4,1,copy", "q0,v4,0,"))
+    found = examined(*table(labels))
+    assert texts(found, "labels", "warning") == ["1 query without a match: q0"]
+    assert "queries without a match" in texts(found, "annotation", "warning")[0]
+
+
+def test_benchmarks_that_bring_their_data_along(examined: Examined, shared: Path) -> None:
+    found = examined("benchmark=evve", f"benchmark.annotations={shared / 'data/annotations'}")
+    assert texts(found, "benchmark")[0].startswith("evve: 14 partitions, ")
+    assert texts(found, "partition dsk+arrested") == ["9 queries, 2373 database videos, 19 / 19 / 19 matches per query"]
+    assert texts(found, "partitions", "note") == ["6 more partitions"]
+    assert texts(found, "splits", "note") == ["none: this benchmark is for evaluation only"]
+    assert found.exit_code == 0
+
+
+def test_tag_expressions_need_vectors(examined: Examined, shared: Path) -> None:
+    small = shared / "golden/muvr_small"
+    data = [f"data.annotations={small / 'annotations'}", f"data.features={small / 'features/toyclip'}"]
+    found = examined("data=muvr", "benchmark=muvr_filter", *data)
+    (line,) = texts(found, "missing tags", "error")
+    assert line.endswith("host's voice of others/BVq121cbab2")  # the query whose features the golden set leaves out
+    assert "pairs of a query and a tag expression" in texts(found, "tags")[0]
+    assert texts(found, "missing videos", "error")[0].startswith("36 of 1560 have no features: ")
+
+
 def test_annotation_alone(examined: Examined, tmp_path: Path) -> None:
     found = examined(*table(write_labels(tmp_path / "labels")))
     assert texts(found, "store", "note") == ["no features are named: only the annotation is examined"]
