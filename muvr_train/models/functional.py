@@ -64,12 +64,9 @@ def block_sizes(count_q: int, count_n: int, cost: int, limit: int) -> tuple[int,
 def max_product(q: Tensor, n: Tensor, block_elements: int = BLOCK_ELEMENTS) -> Tensor:
     """Largest dot product between the vectors of q [Q, A, D] and those of n [N, C, D]: [Q, N].
 
-    Computed in blocks, so that no product holds more than about `block_elements` entries. The longer side is the outer
-    one, so that the long maximum runs over rows, which vectorises.
+    Computed in blocks, so that no product holds more than about `block_elements` entries.
     """
     (count_q, len_q, dim), (count_n, len_n, _) = q.shape, n.shape
-    if len_n > len_q:
-        return max_product(n, q, block_elements).T
     narrow = max(1, MAX_COLUMNS // max(1, len_n)) if q.device.type == "cpu" else count_n
     step_q, step_n = block_sizes(count_q, min(count_n, narrow), len_q * len_n, block_elements)
     if 16 < step_n < count_n:

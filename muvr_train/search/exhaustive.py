@@ -23,7 +23,7 @@ Scorer = Callable[[EncodedDatabase], dict[str, Tensor]]
 COPIES = 4
 """How often the tokens of a block exist while it is scored: as stored, as read, normalised, indexed."""
 QUERY_COPIES = 3
-LARGEST_BLOCK = {"cpu": 2**24, "cuda": 2**28}
+LARGEST_BLOCK = {"cpu": 2**25, "cuda": 2**28}
 """Bytes of the tokens of a block that there is memory for; larger ones leave a CPU's caches and win nothing."""
 
 
