@@ -117,9 +117,7 @@ def expression_table(results: Results) -> Table | None:
         key = str(part["group"]), str(part["name"])
         numbers[key] = max(numbers.get(key, 0), part["counts"]["expressions"])  # type: ignore[index]
     columns = [key for key in COLUMNS if key in numbers]
-    table = Table(
-        title="mAP by operator and sign of the tag expressions, mean over partitions (%)", title_justify="left"
-    )
+    table = Table(title="mAP by operator and sign (%)", title_justify="left")
     table.add_column("query")
     for key in columns:
         table.add_column(f"{key[1]}\n({numbers[key]})", justify="right")
