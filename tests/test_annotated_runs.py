@@ -21,6 +21,7 @@ from muvr_train.features.writer import StoreWriter
 from tests.benchmarks.test_evve import CONTENT as EVVE
 from tests.benchmarks.test_fivr import CONTENT as FIVR
 from tests.benchmarks.test_fivr import SCORES
+from tests.toy import make_toy
 
 ROOT = Path(__file__).parents[1]
 FRAMES, DIM = 4, 16
@@ -52,7 +53,7 @@ def evaluate(place: Path, *settings: str, program: str = "evaluate.py") -> subpr
         env={**os.environ, **cache},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
@@ -93,13 +94,25 @@ def test_features_of_what_is_still_on_the_web(place: Path) -> None:
 
 @pytest.mark.slow
 def test_a_checkpoint_of_other_data(place: Path, tmp_path: Path) -> None:
-    trained = evaluate(tmp_path, "debug=smoke", "run=toy", "model=s2vs", program="train.py")
+    annotations, features = make_toy(tmp_path / "data")
+    trained = evaluate(
+        tmp_path,
+        *(
+            "data=muvr",
+            f"data.annotations={annotations}",
+            f"data.features={features}",
+            "run=toy",
+            "data.batch.topics=3",
+        ),
+        *("trainer=cpu", "trainer.max_epochs=1", "trainer.steps_per_epoch=1", "benchmark.report=false"),
+        program="train.py",
+    )
     assert trained.returncode == 0, trained.stderr
     checkpoint = tmp_path / "checkpoints" / "toy" / "last.ckpt"
     rng = np.random.default_rng(0)
     with StoreWriter(tmp_path / "store", make_manifest("toy"), "float32") as writer:
         for name in (*EVVE["queries"], *EVVE["database"]):
-            writer.add(name, rng.standard_normal((FRAMES, 9, 472)).astype(np.float32))
+            writer.add(name, rng.standard_normal((FRAMES, 1, DIM)).astype(np.float32))
     where = ["benchmark=evve", f"benchmark.annotations={place / 'annotations'}", f"data.features={tmp_path / 'store'}"]
     done = evaluate(tmp_path, f"ckpt_path={checkpoint}", *where, "out=out")
     assert done.returncode == 0, done.stderr

@@ -166,6 +166,8 @@ def recipe_of(cfg: DictConfig, dims: StoreDims, store: FeatureStore) -> dict[str
 def load_checkpoint(path: Path, store: FeatureStore) -> Loaded:
     """Build the model of a checkpoint and load its weights (nothing but plain data and tensors is unpickled).
 
+    A store without texts does for a checkpoint that was trained with them: it is scored on video queries.
+
     Raises:
         DataError: no such file, no checkpoint of this package, or features of another size than it was trained on.
     """
@@ -178,7 +180,8 @@ def load_checkpoint(path: Path, store: FeatureStore) -> Loaded:
         kind = type(error).__name__
         raise DataError(f"ckpt_path={path} is no checkpoint of muvr-train, or it is damaged ({kind})") from error
     dims, have = StoreDims(**recipe["dims"]), store.dims
-    if dims != have:
+    without_texts = have.text_dim is None and (have.regions, have.dim) == (dims.regions, dims.dim)
+    if dims != have and not without_texts:
         raise DataError(
             f"{path} was trained on features of another size than {store.path} holds: checkpoint {dims}, store {have}. "
             "Give the store it was trained on (data.features=...) or train on this one"
