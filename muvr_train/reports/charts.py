@@ -48,7 +48,7 @@ class Charts:
     """All charts, the lines they share, and what the queries of the shown mode reached.
 
     Attributes:
-        lines: The legend.
+        lines: The legend of the curves.
         precision_recall: A panel per partition.
         recall: A panel per partition.
         histograms: A panel per mode.
@@ -101,8 +101,9 @@ def make_charts(content: ReportContent) -> Charts:
                 positives = int(kept.judged.n_positive.sum())
                 precise.setdefault(place, []).append((line.number, precision_recall(kept.pooled, positives, ties)))
     chosen = [kept for kept in content.results.kept if kept.mode == shown]
+    drawn = {number for found in recalled.values() for number, _ in found}
     return Charts(
-        lines,
+        tuple(line for line in lines if line.number in drawn),
         tuple(Panel(name, line_chart(found, "recall", "precision", steps=True)) for name, found in precise.items()),
         tuple(Panel(name, line_chart(found, "k", "recall@k")) for name, found in recalled.items()),
         tuple(_histogram(content, line) for line in lines[: len(content.results.modes)]),

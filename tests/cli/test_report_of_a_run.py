@@ -29,6 +29,7 @@ def test_an_evaluation_ends_with_a_report(start: Start, data: tuple[str, ...], t
     assert (tmp_path / "out" / "report.md").is_file()
 
 
+@pytest.mark.slow
 def test_a_report_that_fails_is_an_error_after_all_results_are_written(
     start: Start, data: tuple[str, ...], tmp_path: Path
 ) -> None:
