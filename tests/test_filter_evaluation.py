@@ -19,6 +19,7 @@ from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol, evaluate, evaluate_scores
 from muvr_train.features.import_muvr import import_muvr
 from muvr_train.features.store import FeatureStore
+from muvr_train.metrics.functional import average_precision
 from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.retriever import Retriever
@@ -267,6 +268,38 @@ def test_point_22_queries_without_an_entry_or_features_are_left_out(make: Make) 
     counts = next(row["counts"] for row in results.rows if (row["mode"], row["partition"]) == ("tag_0.3", "news"))
     expected = {"queries": 8, "missing_queries": 1, "queries_without_expressions": 1, "expressions": 8 * 4}
     assert {name: counts[name] for name in expected} == expected  # type: ignore[index]
+
+
+def test_official_rows_follow_the_official_cuts_where_these_have_vectors(make: Make) -> None:
+    text = "-high -rise buildings"
+
+    def precision(results: Results, mode: str) -> float:
+        rows = (r for r in results.per_query if (r["query"], r["expression"], r["mode"]) == ("news/t1q0", text, mode))
+        return float(next(rows)["AP"])  # type: ignore[arg-type]
+
+    def change(news: Path) -> None:
+        rng = np.random.default_rng(5)
+        tags = {tag: rng.standard_normal((1, 16)).astype(np.float32) for tag in (*TAGS, "high", "rise buildings")}
+        write_query(news, "t1q0", np.ones((1, 16), dtype=np.float32), tags)
+        annotation = news.parents[1] / "annotations/news/query_tag_lists.json"
+        content = json.loads(annotation.read_text())
+        content[2]["tag_lists"][text] = content[2]["tag_lists"]["+night"]
+        annotation.write_text(json.dumps(content))
+
+    benchmark, store = make(change)
+    source = ModelScores(untrained(store), store)
+    results = evaluate(untrained(store), store, benchmark, Protocol(tags=TagSettings((1.0,), upper_bound=False)))
+    base = source.score(benchmark["news"], ["tv"])["tv"]
+    cuts = source.tag_scores(benchmark["news"], [("news/t1q0", tag) for tag in ("high", "rise buildings")])
+    whole = source.tag_scores(benchmark["news"], [("news/t1q0", "high-rise buildings")])
+    row = next(r for r in benchmark["news"].filters if (r.query, r.expression) == ("news/t1q0", text))
+    relevance = np.array([video in row.positives for video in base.database]).astype(np.int8)
+    own = base.scores[base.queries.index("news/t1q0")]
+    expected = [
+        average_precision(own - tags.sum(axis=0), relevance, len(row.positives) or None) for tags in (cuts, whole)
+    ]
+    assert precision(results, "tag_1.0") == pytest.approx(expected[0], abs=1e-9)
+    assert precision(results, "logic_1.0") == pytest.approx(expected[1], abs=1e-9)
 
 
 def test_a_text_map_that_was_trained_applies_to_tags(make: Make) -> None:

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, Expression, operator_of, sign_of
+from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, Expression, operator_of, parse, sign_of
 from muvr_train.benchmarks.muvr_filter import FilterRow, filter_rows
 from muvr_train.benchmarks.types import Judgement, Partition
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.metrics.ranks import Ties
 from muvr_train.search.filter import Floats, TagPlaces, logic_adjustment, merge, mode_suffix, official_adjustment
 from muvr_train.search.judged import JudgedScores, judge_rows
+from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import GivenFilters, ScoreSource, TagSource
 from muvr_train.search.upper_bound import best_combination
 
@@ -75,7 +76,8 @@ def score_filters(
     """Score a partition's queries under their tag expressions.
 
     Queries without features drop out with their expressions. Tags officially needed must have a vector; an expression
-    with AND or OR whose tags have none is left out and counted.
+    with AND or OR whose tags have none is left out and counted. Official rows follow the official cuts of an expression
+    wherever those have vectors.
 
     Args:
         source: gives scores of queries and of tags.
@@ -100,41 +102,74 @@ def score_filters(
     mode = "tv" if "tv" in modes else modes[0]
     matrix = source.score(partition, [mode])[mode]
     matrix.refuse_nan()
-    place = {query: row for row, query in enumerate(matrix.queries)}
-    rows = [row for row in filter_rows(partition) if row.judgement.query in place]
-    refuse_missing_tags(source, partition.name, [row for row in rows if row.official])
+    queries = frozenset(matrix.queries)
+    rows = [row for row in filter_rows(partition) if row.judgement.query in queries]
+    official = [_as_official(source, row) for row in rows if row.official]
+    refuse_missing_tags(source, partition.name, official)
     able = [row for row in rows if all(source.has_tag(*pair) for pair in row.pairs)]
-    pairs = list(dict.fromkeys(pair for row in able for pair in row.pairs))
-    if not any(row.official for row in able):
+    if not official:
         what = "a tag expression that is officially evaluated" if able else "a tag expression"
         log.warning("%s: no query with features has %s; its rows are left out", partition.name, what)
-    if not able:
+    pairs = tuple(dict.fromkeys(pair for row in (*official, *able) for pair in row.pairs))
+    if not pairs:
         return
     tags = source.tag_scores(partition, pairs)
     _refuse_nan(tags, pairs, matrix.database)
-    number = {pair: position for position, pair in enumerate(pairs)}
-
-    def expand(chosen: Sequence[FilterRow]) -> _Rows:
-        base = matrix.scores[[place[row.judgement.query] for row in chosen]]
-        judged = judge_rows(partition, [row.judgement for row in chosen], matrix.database, base)
-        counts = {
-            "queries": len(set(judged.queries)),
-            "counted_queries": len(set(judged.queries)),
-            "expressions": len(chosen),
-            "expressions_left_out": len(able) - len(chosen),
-            "expressions_without_tag_vectors": len(rows) - len(able),
-            "queries_without_expressions": len(matrix.queries) - len(set(judged.queries)),
-        }
-        places = [{tag: number[query, tag] for query, tag in row.pairs} for row in chosen]
-        return _Rows(judged, [row.expression for row in chosen], places, counts)
-
-    yield from _merged(OFFICIAL, expand([row for row in able if row.official]), tags, settings)
+    expander = _Expander(partition, matrix, pairs)
+    left_out = {"expressions_left_out": len(rows) - len(official), "expressions_without_tag_vectors": 0}
+    yield from _merged(OFFICIAL, expander.expand(official, left_out), tags, settings)
+    lacking = {"expressions_left_out": 0, "expressions_without_tag_vectors": len(rows) - len(able)}
     if settings.logic:
-        yield from _merged(LOGIC, expand(able), tags, settings)
-    if settings.upper_bound:
-        every = expand(able)
+        yield from _merged(LOGIC, expander.expand(able, lacking), tags, settings)
+    if settings.upper_bound and able:
+        every = expander.expand(able, lacking)
         best = best_combination(every.judged, every.expressions, every.places, tags, settings.modes, ties)
         yield Expanded(UPPER_BOUND, replace(every.judged, scores=best), every.counts)
+
+
+def _as_official(source: TagSource, row: FilterRow) -> FilterRow:
+    """Read a row by the official cuts where their tags have vectors, as then the official program scores it so."""
+    cut = replace(row, expression=parse(str(row.judgement.expression)))
+    return cut if all(source.has_tag(*pair) for pair in cut.pairs) else row
+
+
+class _Rows(NamedTuple):
+    """Rows of queries and expressions: `judged` holds the scores of the queries alone."""
+
+    judged: JudgedScores
+    expressions: list[Expression]
+    places: list[TagPlaces]
+    counts: dict[str, int]
+
+
+class _Expander:
+    """Repeats the scores of queries for their expressions.
+
+    Args:
+        partition: whose judgements count.
+        matrix: scores of the queries.
+        pairs: query and tag of each row of the tag scores.
+    """
+
+    def __init__(self, partition: Partition, matrix: ScoreMatrix, pairs: Sequence[tuple[str, str]]) -> None:
+        self.partition, self.matrix = partition, matrix
+        self.query = {query: row for row, query in enumerate(matrix.queries)}
+        self.pair = {pair: row for row, pair in enumerate(pairs)}
+
+    def expand(self, rows: Sequence[FilterRow], left_out: dict[str, int]) -> _Rows:
+        """Give the rows their query's scores; `left_out` joins the counts."""
+        base = self.matrix.scores[[self.query[row.judgement.query] for row in rows]]
+        judged = judge_rows(self.partition, [row.judgement for row in rows], self.matrix.database, base)
+        queries = len(set(judged.queries))
+        counts = {
+            "queries": queries,
+            "counted_queries": queries,
+            "expressions": len(rows),
+            **left_out,
+            "queries_without_expressions": len(self.query) - queries,
+        }
+        places = [{tag: self.pair[query, tag] for query, tag in row.pairs} for row in rows]
+        return _Rows(judged, [row.expression for row in rows], places, counts)
 
 
 def _counts_of_given(partition: Partition, judged: JudgedScores, known: Sequence[str]) -> dict[str, int]:
@@ -148,15 +183,6 @@ def _counts_of_given(partition: Partition, judged: JudgedScores, known: Sequence
         "expressions_without_tag_vectors": 0,
         "queries_without_expressions": len(known) - len(queries),
     }
-
-
-class _Rows(NamedTuple):
-    """Rows of queries and expressions: `judged` holds the scores of the queries alone."""
-
-    judged: JudgedScores
-    expressions: list[Expression]
-    places: list[TagPlaces]
-    counts: dict[str, int]
 
 
 def _merged(prefix: str, rows: _Rows, tags: Floats, settings: TagSettings) -> Iterator[Expanded]:
