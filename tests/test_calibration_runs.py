@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from muvr_train import cli
 from muvr_train.benchmarks.muvr import read_muvr
-from muvr_train.errors import DataError
+from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.writer import StoreWriter
 from muvr_train.preflight.compose import Composer
 from muvr_train.runner.calibrate import build_calibration, samples_of
 from muvr_train.runner.data import Data, open_data
+from muvr_train.runner.evaluate_run import evaluate
 from muvr_train.runner.models import build_retriever
+from muvr_train.runner.train_run import train
 from muvr_train.search.calibration.fitting import fit
 from muvr_train.search.calibration.saving import FILE, read_facts
 from tests.test_end_to_end import Workplace
@@ -159,7 +162,7 @@ MISTAKES = [
 @pytest.mark.parametrize(("typed", "message"), MISTAKES)
 @pytest.mark.parametrize("program", ["evaluate", "train"])
 def test_mistakes_are_found_before_anything_is_loaded(typed: list[str], message: str, program: str) -> None:
-    with pytest.raises(cli.ConfigError) as caught:
+    with pytest.raises(ConfigError) as caught:
         cli.prepare(["model=frame_max", *typed], program)
     assert message in str(caught.value)
 
@@ -228,24 +231,45 @@ class Halve(CalibrationStep):
 """
 
 
-def test_a_step_of_ones_own_takes_two_files(place: Workplace) -> None:
+def test_a_step_of_ones_own_takes_two_files(toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """It stands beside the raw row in the table, in results.json and in per_query.csv."""
-    folder = place.folder / "configs_of_mine" / "calibration"
+    folder = toy / "configs_of_mine" / "calibration"
     folder.mkdir(parents=True)
     (folder / "halve.yaml").write_text("halve:\n  _target_: my_steps.Halve\n")
-    (place.folder / "my_steps.py").write_text(MINE)
-    done = place.call(
-        *("evaluate.py", "model=frame_max", *place.data, "benchmark.report=false", "benchmark.bootstrap=0", "out=mine"),
-        *("trainer=cpu", "--config-dir", "configs_of_mine", "calibration=[halve,z_fusion]"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert "frame_max + halve + z_fusion" in done.stdout
-    found = content(place.folder / "mine")
+    (toy / "my_steps.py").write_text(MINE)
+    monkeypatch.chdir(toy)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    typed = ["model=frame_max", "data=muvr", "data.annotations=annotations", "data.features=features", "out=mine"]
+    typed += ["benchmark.report=false", "benchmark.bootstrap=0", "trainer=cpu", "calibration=[halve,z_fusion]"]
+    ready = cli.prepare([*typed, "--config-dir", "configs_of_mine"], "evaluate")
+    cfg = Composer(cli.config_dir(), "evaluate", toy / "configs_of_mine").compose(ready[:-2])
+    evaluate(OmegaConf.masked_copy(cfg, [name for name in cfg if name != "hydra"]))
+    assert "frame_max + halve + z_fusion" in capsys.readouterr().out
+    found = content(toy / "mine")
     (row,) = found["calibrated"]
     assert {entry["mode"] for entry in row["rows"]} == {"v", "tv"}, "t is not touched and not repeated"
+    assert row["fitted_on"]["evaluated_queries_among_them"] == row["fitted_on"]["queries"] == 12
     raw = {(entry["mode"], entry["partition"]): entry["metrics"]["mAP"] for entry in found["rows"]}
     assert any(entry["metrics"]["mAP"] != raw[entry["mode"], entry["partition"]] for entry in row["rows"])
-    with (place.folder / "mine" / "per_query.csv").open(encoding="utf-8", newline="") as file:
+    with (toy / "mine" / "per_query.csv").open(encoding="utf-8", newline="") as file:
         names = {line["model"] for line in csv.DictReader(file)}
     assert names == {"frame_max", "frame_max + halve + z_fusion"}
-    assert (place.folder / "mine" / FILE).is_file()
+    assert (toy / "mine" / FILE).is_file()
+
+
+def test_a_network_that_trains_refuses_whitening_before_data_is_touched() -> None:
+    typed = ["model=s2vs", "model.whiten=false", "data=muvr", "data.annotations=nowhere", "data.features=nowhere"]
+    cfg = Composer(cli.config_dir(), "train").compose([*typed, "calibration=[pca_whitening]", "trainer=cpu"])
+    with pytest.raises(ConfigError, match="pca_whitening changes what the network compares, but S2VS has weights"):
+        train(cfg)
+
+
+def test_a_store_without_texts_refuses_a_fusion_before_it_is_scored(toy: Path) -> None:
+    for path in (toy / "features").glob("*/*.pkl"):
+        path.unlink()
+    cfg = config(toy, "calibration=[z_fusion]", "trainer=cpu", f"out={toy / 'out'}")
+    with pytest.raises(
+        ConfigError, match=r"changes only the modes tv of this model, and those that are evaluated are v"
+    ):
+        evaluate(cfg)
+    assert not (toy / "out").exists()

@@ -53,7 +53,8 @@ def try_calibration(cfg: DictConfig, model: Retriever) -> None:
     """
     calibration = build_calibration(cfg)
     if calibration is not None:
-        _modes(calibration, model, tuple(cfg.benchmark.modes or ("v", "t", "tv")))
+        able = ("v", "t", "tv") if model.text_part is not None else ("v",)
+        _modes(calibration, model, cfg.benchmark.modes or able)
 
 
 def calibrated_rows(
@@ -86,7 +87,22 @@ def calibrated_rows(
     wanted = replace(protocol, modes=modes, keep_scores=False, noise=None, details=False)
     results = evaluate_scores(CalibratedScores(source, calibration), part, wanted)
     name = " + ".join([label, *calibration.steps])
-    return [CalibratedRow(name, facts["steps"], facts["fitted_on"], results)]
+    fitted_on = {**facts["fitted_on"], "evaluated_queries_among_them": _seen(facts["fitted_on"], part)}
+    return [CalibratedRow(name, facts["steps"], fitted_on, results)]
+
+
+def _seen(fitted_on: dict[str, Any], part: Benchmark) -> int:
+    """Count the evaluated queries whose features (not their labels) the steps were fitted on."""
+    trained = "training split" in fitted_on.values()
+    seen = sum(query.split == "train" for query in part.queries) if trained else 0
+    if seen:
+        log.warning(
+            "calibration: %d of the %d evaluated queries are of the training split, on whose features (not labels) the "
+            "steps were fitted; benchmark.split=test evaluates the others",
+            seen,
+            len(part.queries),
+        )
+    return seen
 
 
 def _modes(calibration: Calibration, model: Retriever, asked: Sequence[str]) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if trained == (cfg.model is not None):
         raise ConfigError("give either ckpt_path=... (a trained model) or model=frame_max (or another untrained one)")
     if not trained:
-        try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64)))
+        try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
     data = open_data(cfg, device, training=trained or bool(cfg.model.get("whiten")) or bool(cfg.get("calibration")))
     facts: dict[str, Any] = {}
     if trained:

@@ -80,9 +80,11 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     others |= untrained_rows(subject, data, part, beside)
     name = cfg.get("run") or subject.label
     meta = {**describe(cfg, data, part, split), "model": str(name), **subject.facts}
+    write_results(folder, results, meta, others)
     calibrated = calibrated_rows(cfg, folder, subject.model, subject.label, data, part, beside)
-    write_results(folder, results, meta, others, calibrated)
-    others |= {row.name: row.results for row in calibrated}
+    if calibrated:  # should they fail, the raw rows are there
+        write_results(folder, results, meta, others, calibrated)
+        others |= {row.name: row.results for row in calibrated}
     if cfg.get("save_scores"):
         log.info("the scores are in %s", ", ".join(map(str, save_scores(folder, results))))
     flat = results.flat(split)

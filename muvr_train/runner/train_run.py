@@ -61,6 +61,7 @@ def train_model(cfg: DictConfig) -> Run:
     model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
     data.print_overview(cfg, device)
     refuse_holes(cfg, model, data)
+    try_calibration(cfg, model)
     folder = claim_folder(cfg)
     fit_model(model, data.store, data.train_videos)
     if cfg.trainer.max_epochs == 0:

@@ -11,6 +11,7 @@ import torch
 
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.store import FeatureStore
+from muvr_train.features.writer import StoreWriter
 from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.retriever import Retriever
@@ -269,3 +270,40 @@ def test_a_partition_without_texts_is_fused_by_video(world: World, store: Featur
     mute = replace(partition, queries=(partition.queries[1],), judgements=(partition.judgements[1],))
     whole = source.score(partition, ("tv",))["tv"].scores
     np.testing.assert_allclose(source.score(mute, ("tv",))["tv"].scores[0], whole[1], atol=1e-6)
+
+
+def test_a_store_with_a_second_grid_calibrates_what_texts_look_at(tmp_path: Path) -> None:
+    """The stream "fine" has a mean, a size and background tokens of its own."""
+    world, rng = random_world(), np.random.default_rng(5)
+    with StoreWriter(tmp_path / "s", {"encoder": "numbers", "text_aligned": True}, dtype="float16") as writer:
+        for name, vectors in world.videos.items():
+            writer.add(name, np.atleast_2d(vectors)[:, None].astype(np.float16))
+            writer.add(name, rng.standard_normal((len(vectors), 2, 4)).astype(np.float16), stream="fine")
+        for name in world.texts:
+            writer.add(name, rng.standard_normal((1, 1, 4)).astype(np.float16), stream="text")
+    store = FeatureStore(tmp_path / "s")
+    source = fitted(world, store, {"centring": Centring(), "score_norm": ScoreNorm(k=2, videos=5)})
+    state = source.calibration.state()
+    sizes = {name: len(state[f"centring/{name}"]) for name in ("video", "frames", "text")}
+    assert sizes == {"video": DIM, "frames": 4, "text": 4}
+    assert state["/fine"].dtype == state["/video"].dtype == torch.float16, "half precision loses nothing here"
+    before = scores_of(source, world)
+    source.calibration.load(state)
+    for mode, scores in scores_of(source, world).items():
+        np.testing.assert_array_equal(scores, before[mode])
+
+
+def test_steps_of_ones_own_are_checked(world: World, store: FeatureStore) -> None:
+    class Shorter(CalibrationStep):
+        kind = "features"
+
+        def features(self, x: torch.Tensor, part: str) -> torch.Tensor:
+            return x[..., :2]
+
+    class Odd(CalibrationStep):
+        kind = "feature"  # type: ignore[assignment]
+
+    with pytest.raises(ConfigError, match=r"Shorter turned video features of shape .* must keep the shape"):
+        scores_of(fitted(world, store, {"shorter": Shorter()}), world)
+    with pytest.raises(ConfigError, match="kind='feature' is none of"):
+        Calibration({"odd": Odd()})

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from muvr_train.errors import ConfigError
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.retriever import Retriever
 from muvr_train.search.calibration.base import CalibrationStep
@@ -52,12 +53,21 @@ class CalibratedRetriever(Retriever):
         return super().encode_database(self.calibrated(video, "video"), frames)
 
     def calibrated(self, tokens: M, part: str) -> M:
-        """L2-normalised tokens after all steps; padded places hold zeros."""
+        """L2-normalised tokens after all steps; padded places hold zeros.
+
+        Raises:
+            ConfigError: a step changes the shape.
+        """
         if part == "video" and keeps_its_input(self.network):
             return tokens
         tokens = tokens.to(dtype=torch.float32).normalized()
         x: Tensor = tokens.x
         for step in self.steps:
             x = step.features(x, part)
+            if x.shape != tokens.x.shape:
+                raise ConfigError(
+                    f"calibration step {type(step).__name__} turned {part} features of shape {tuple(tokens.x.shape)} "
+                    f"into {tuple(x.shape)}; features() must keep the shape"
+                )
         padded = ~tokens.mask.view(*tokens.mask.shape, *(1,) * (x.ndim - 2))
         return replace(tokens, x=x.masked_fill(padded, 0.0))

@@ -8,7 +8,6 @@ from typing import Literal
 from muvr_train.errors import ConfigError
 
 Kind = Literal["features", "fusion", "scores"]
-KINDS: tuple[Kind, ...] = ("features", "fusion", "scores")
 _HERE = "muvr_train.search.calibration"
 OWN_STEPS: dict[str, Kind] = {
     f"{_HERE}.centring.Centring": "features",

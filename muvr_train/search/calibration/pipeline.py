@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,14 @@ from muvr_train.models.base import SimilarityNetwork
 from muvr_train.search.calibration.background import Background
 from muvr_train.search.calibration.base import CalibrationStep, Floats, Rows
 from muvr_train.search.calibration.model import CalibratedRetriever, keeps_its_input
-from muvr_train.search.calibration.order import check_order
+from muvr_train.search.calibration.order import Kind, check_order
 from muvr_train.search.exhaustive import Places, evaluating, query_scorer, score_blocks
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import ModelScores, device_of
 from muvr_train.types import EncodedDatabase
 
 BACKGROUND_BLOCK = 64
+KINDS = get_args(Kind)
 _MODES_OF_PARTS = {"video": ("v", "tv"), "frames": ("t", "tv"), "text": ("t", "tv")}
 
 
@@ -33,10 +35,13 @@ class Calibration:
         steps: by name.
 
     Raises:
-        ConfigError: see `order.check_order`.
+        ConfigError: see `order.check_order`, or a step is of no known kind.
     """
 
     def __init__(self, steps: Mapping[str, CalibrationStep]) -> None:
+        for name, step in steps.items():
+            if step.kind not in KINDS:
+                raise ConfigError(f"calibration.{name}: {type(step).__name__}.kind={step.kind!r} is none of {KINDS}")
         check_order({name: step.kind for name, step in steps.items()}, None)
         self.steps = dict(steps)
         self.on_features = [step for step in steps.values() if step.kind == "features"]
