@@ -248,6 +248,8 @@ def _find(index: Mapping[str, int], partition: str, name: str) -> int | None:
 
 
 def _places(index: Mapping[str, int], partition: str, names: Sequence[str]) -> dict[str, int]:
+    if partition not in OLD_NAMES and not any(name.startswith(f"{partition}/") for name in names):
+        return {name: index[name] for name in names if name in index}  # there is no other spelling
     found = ((name, _find(index, partition, name)) for name in names)
     return {name: place for name, place in found if place is not None}
 
