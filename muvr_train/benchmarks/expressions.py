@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from muvr_train.errors import DataError
 
@@ -204,6 +205,7 @@ def _joined(pieces: Sequence[str]) -> list[str]:
     return [" ".join(pieces[a:b])[1:] for a in ends for b in ends[a + 2 :]]
 
 
+@lru_cache(maxsize=100_000)
 def _plain(tag: str) -> str:
     """A tag without what spellings differ in: case, runs of spaces, spaces around hyphens and plus signs."""
     return re.sub(r"\s*([+-])\s*", r"\1", " ".join(tag.split())).casefold()
