@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muvr_train.benchmarks.muvr_files import ALIASES
 from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition
 from muvr_train.errors import DataError, shorten
 from muvr_train.search.filter_files import GivenRows, judge_given, repeat_queries, without_tags
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.score_files import ScoreFile
+from muvr_train.search.score_ids import OLD_NAMES, find, index_of, places_of
 from muvr_train.search.scores import ScoreMatrix
-
-OLD_NAMES = {name: old for old, name in ALIASES.items()}
 
 
 class FileScores:
@@ -33,8 +31,8 @@ class FileScores:
     def __init__(self, file: ScoreFile, label: str | None = None) -> None:
         self.file, self.label = file, label or file.path.stem
         self.modes: tuple[str, ...] = (file.mode,)
-        self._rows = {name: _index(block.queries) for name, block in file.blocks.items()}
-        self._columns = {name: _index(block.database) for name, block in file.blocks.items()}
+        self._rows = {name: index_of(block.queries) for name, block in file.blocks.items()}
+        self._columns = {name: index_of(block.database) for name, block in file.blocks.items()}
         self._found: dict[tuple[str, tuple[str, ...], tuple[str, ...]], tuple[dict[str, int], dict[str, int]]] = {}
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
@@ -124,7 +122,7 @@ class FileScores:
         block = self.file.blocks[self._block(partition)]
         pairs = zip(block.queries, block.expressions or (), strict=True)
         index = {f"{query}\n{expression}": row for row, (query, expression) in enumerate(pairs)}
-        found = ((row, _find(index, partition.name, f"{row.query}\n{row.expression}")) for row in partition.filters)
+        found = ((row, find(index, partition.name, f"{row.query}\n{row.expression}")) for row in partition.filters)
         return {_pair(row): place for row, place in found if place is not None}
 
     def _lacking(self, partition: Partition, rows: Mapping[str, int]) -> list[str]:
@@ -151,7 +149,7 @@ class FileScores:
             if name in self.file.blocks:
                 return name
         for name, index in self._rows.items():
-            if any(_find(index, partition.name, query) is not None for query in partition.query_ids):
+            if any(find(index, partition.name, query) is not None for query in partition.query_ids):
                 return name
         raise DataError(
             f"{self.file.path} has no scores of partition {partition.name}: its blocks are "
@@ -163,8 +161,8 @@ class FileScores:
         key = (partition.name, partition.query_ids, partition.database)
         if key not in self._found:
             name = self._block(partition)
-            rows = _places(self._rows[name], partition.name, partition.query_ids)
-            columns = _places(self._columns[name], partition.name, partition.database)
+            rows = places_of(self._rows[name], partition.name, partition.query_ids)
+            columns = places_of(self._columns[name], partition.name, partition.database)
             if not rows or not columns:
                 raise DataError(f"{self.file.path}: {self._nothing(partition, name, bool(rows))}")
             self._found[key] = (rows, columns)
@@ -178,8 +176,8 @@ class FileScores:
             if rows
             else ("query", partition.query_ids, block.queries)
         )
-        swapped = not rows and _places(self._columns[name], partition.name, partition.query_ids)
-        if swapped and _places(self._rows[name], partition.name, partition.database):
+        swapped = not rows and places_of(self._columns[name], partition.name, partition.query_ids)
+        if swapped and places_of(self._rows[name], partition.name, partition.database):
             return (
                 f"query_ids and database_ids seem to be swapped: query_ids are database videos of {partition.name}. "
                 "Save scores.T with the two exchanged"
@@ -225,33 +223,8 @@ def own_pairs(partition: Partition, matrix: ScoreMatrix) -> tuple[list[int], lis
     return [row for row, _ in pairs], [place for _, place in pairs]
 
 
-def _index(ids: Sequence[str]) -> dict[str, int]:
-    return {name: place for place, name in enumerate(ids)}
-
-
 def _pair(judgement: Judgement) -> tuple[str, str | None]:
     return judgement.query, judgement.expression
-
-
-def _find(index: Mapping[str, int], partition: str, name: str) -> int | None:
-    """The place of an id: as it is, without its partition, or with the partition's old name.
-
-    Raises:
-        DataError: it stands there in two spellings.
-    """
-    bare = name.removeprefix(f"{partition}/")
-    spellings = dict.fromkeys((name, bare, f"{OLD_NAMES.get(partition, partition)}/{bare}"))
-    found = [spelling for spelling in spellings if spelling in index]
-    if len(found) > 1:
-        raise DataError(f"the ids {found[0]} and {found[1]} are the same video of partition {partition}: give it once")
-    return index[found[0]] if found else None
-
-
-def _places(index: Mapping[str, int], partition: str, names: Sequence[str]) -> dict[str, int]:
-    if partition not in OLD_NAMES and not any(name.startswith(f"{partition}/") for name in names):
-        return {name: index[name] for name in names if name in index}  # there is no other spelling
-    found = ((name, _find(index, partition, name)) for name in names)
-    return {name: place for name, place in found if place is not None}
 
 
 def _take(scores: NDArray[Any], rows: Sequence[int], columns: Sequence[int]) -> NDArray[Any]:
