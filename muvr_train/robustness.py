@@ -165,7 +165,7 @@ def _noise(judged: JudgedScores, protocol: Protocol) -> Iterator[dict[str, Any]]
     for kind in KINDS:
         values = noisy_map(*data, kind, share, ties=protocol.ties)
         if len(values):
-            yield {"group": "noise", "name": kind, **_mean_and_spread(values), "counts": counts}
+            yield {"group": "noise", "name": kind, "share": share, **_mean_and_spread(values), "counts": counts}
 
 
 def _mean_and_spread(values: NDArray[np.float64]) -> dict[str, Any]:

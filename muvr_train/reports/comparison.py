@@ -102,7 +102,7 @@ def compare_runs(
             notes.append(
                 f"{', '.join(few)}: with five topics or fewer no p value can be below 0.05, and intervals are narrow"
             )
-        if metric == "uAP" and any(part.samples is None for part in paired.values()):
+        if metric == "uAP" and any(part.samples is None and part.size > 1 for part in paired.values()):
             notes.append(UAP_WITHOUT)
     names = [run.name for run in runs]
     return {
@@ -132,10 +132,10 @@ def _paired(runs: Sequence[Run], block: Block, metric: str, resamples: int, seed
 
 def _uap(runs: Sequence[Run], block: Block) -> tuple[Floats, Floats | None]:
     key = block.mode, block.partition
-    try:
-        values = np.array([run.rows[key]["metrics"]["uAP"] for run in runs])
-    except KeyError as error:
-        raise DataError(f"mode {block.mode}, partition {block.partition}: a run has no {error} in its rows") from error
+    for run in runs:
+        if "uAP" not in run.rows.get(key, {}).get("metrics", {}):
+            raise DataError(f"{run.name} has no uAP of mode {block.mode}, partition {block.partition}")
+    values = np.array([run.rows[key]["metrics"]["uAP"] for run in runs])
     found = [run.resampled.get(key) for run in runs]
     known = [samples for samples in found if samples is not None]
     if len(known) < len(runs) or len({len(samples) for samples in known}) > 1:

@@ -92,8 +92,8 @@ def _check_protocol(first: Run, other: Run, common: bool) -> None:
                 f"different {name}: {_both(first, mine, other, theirs)}. Evaluate both with the same {setting}"
             )
     mine, theirs = first.meta.get("galleries", {}), other.meta.get("galleries", {})
-    for partition in mine.keys() & theirs.keys():
-        if mine[partition] != theirs[partition]:
+    for partition in mine:
+        if mine[partition] != theirs.get(partition, mine[partition]):
             raise DataError(
                 f"different database videos in partition {partition} of {first.name} and {other.name}: the same ranks "
                 "mean different things. Evaluate both on the same annotation, split and gallery"

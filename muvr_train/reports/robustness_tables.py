@@ -33,9 +33,9 @@ def interval_table(results: Results) -> Table:
 def noise_table(results: Results) -> Table:
     """The mAP in percent with wrong labels: mean and standard deviation over the repeats."""
     parts: list[dict[str, Any]] = [part for part in results.breakdowns if part["group"] == "noise"]
-    share = parts[0]["counts"]["changed_pairs"] / parts[0]["counts"]["positives"]
+    share = 100 * parts[0]["share"]
     table, partitions = _table(
-        results, f"mAP with {share:.1%} of the positives dropped, or as many wrong ones added (%)"
+        results, f"mAP with {share:g} % of the positives dropped, or as many wrong ones added (%)"
     )
     for mode in results.modes:
         for name in dict.fromkeys(part["name"] for part in parts):

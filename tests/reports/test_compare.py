@@ -166,6 +166,13 @@ def test_uap_without_resampled_values_says_so(runs: Path, tmp_path: Path, capsys
     assert any("benchmark.bootstrap" in note for note in found["notes"])
 
 
+def test_uap_that_a_run_does_not_have(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(runs / "a", tmp_path / "x")
+    path = tmp_path / "x" / "results.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"uAP"', '"other"'), encoding="utf-8")
+    assert "x has no uAP of mode v, partition news" in refused(capsys, 1, runs / "b", tmp_path / "x", "--metric", "uAP")
+
+
 def test_files_and_tables(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(runs / "a"), str(runs / "b"), str(runs / "läufe [c]"), "--out", str(tmp_path / "x" / "y")]) == 0
     shown = capsys.readouterr().out
