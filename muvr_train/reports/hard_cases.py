@@ -47,11 +47,18 @@ class Mined:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def mine(judged: JudgedScores, threshold: float = THRESHOLD, most: int | None = None, ties: Ties = "average") -> Mined:
+def mine(
+    partition: Partition,
+    judged: JudgedScores,
+    threshold: float = THRESHOLD,
+    most: int | None = None,
+    ties: Ties = "average",
+) -> Mined:
     """Find the queries below a threshold and pair their best true match with their best false one.
 
     Args:
-        judged: scores and judgements of one partition.
+        partition: with the lists of its queries.
+        judged: its scores and judgements.
         threshold: average precision below which a query is a hard case.
         most: keep so many, hardest first; None for all.
         ties: tie policy of the average precision. Which video is best among equal scores, and which query comes first
@@ -64,6 +71,7 @@ def mine(judged: JudgedScores, threshold: float = THRESHOLD, most: int | None = 
     """
     precision = ranking_metrics(judged.scores, judged.relevance, judged.n_positive, ks=(), ties=ties)["AP"]
     counts = Counter(queries=len(judged.judgements), no_positive=0, not_scored=0, no_false=0, below=0)
+    lists = {judgement.query: judgement.listed for judgement in partition.judgements}
     cases = []
     for row, judgement in enumerate(judged.judgements):
         relevance = judged.relevance[row]
@@ -76,7 +84,7 @@ def mine(judged: JudgedScores, threshold: float = THRESHOLD, most: int | None = 
         elif precision[row] < threshold:
             counts["below"] += 1
             true, false = (_best(judged, row, relevance == label) for label in (1, 0))
-            listed = false in judgement.negatives
+            listed = false in lists[judgement.query]
             cases.append(HardCase(judgement, float(precision[row]), true, false, listed))
     cases.sort(key=lambda case: (case.average_precision, case.judgement.query, case.judgement.expression or ""))
     return Mined(tuple(cases[:most]), counts)

@@ -81,7 +81,7 @@ def _scores_of(folder: Path, mode: str | None) -> Path:
 def _mine(scores: ScoreFile, benchmark: Benchmark, threshold: float, pairs: int | None, out: Path | None) -> None:
     protocol = Protocol(ks=(1,), on_missing="official", keep_scores=True)
     kept = evaluate_scores(FileScores(scores), benchmark, protocol).kept
-    found = {part.partition.name: mine(part.judged, threshold, pairs) for part in kept}
+    found = {part.partition.name: mine(part.partition, part.judged, threshold, pairs) for part in kept}
     folder = out or scores.path.parent / f"hard_cases_{scores.mode}"
     folder.mkdir(parents=True, exist_ok=True)
     for part in kept:

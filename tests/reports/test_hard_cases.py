@@ -38,7 +38,7 @@ DOWN = -np.arange(100, dtype=np.float64)
 
 
 def mined(**settings: Any) -> Mined:
-    return mine(judge(PART, ScoreMatrix(tuple(NAMES), DATABASE, np.tile(DOWN, (6, 1)))), **settings)
+    return mine(PART, judge(PART, ScoreMatrix(tuple(NAMES), DATABASE, np.tile(DOWN, (6, 1)))), **settings)
 
 
 def test_queries_below_the_threshold_hardest_first() -> None:
@@ -72,7 +72,9 @@ def test_equal_scores_and_equal_precisions_go_by_id() -> None:
     part = Partition(
         "news", QUERIES[:3], tuple(Judgement(n, {"news/v07": "m", "news/v050": "m"}) for n in NAMES[:3]), database
     )
-    found = mine(judge(part, ScoreMatrix((NAMES[2], NAMES[0], NAMES[1]), database, np.zeros((3, 100)))), threshold=0.5)
+    found = mine(
+        part, judge(part, ScoreMatrix((NAMES[2], NAMES[0], NAMES[1]), database, np.zeros((3, 100)))), threshold=0.5
+    )
     assert [(case.judgement.query, case.true, case.false) for case in found.cases] == [
         (name, "news/v050", "news/v000") for name in NAMES[:3]
     ]
@@ -86,9 +88,9 @@ def test_a_query_against_itself_and_what_is_not_ranked_are_no_false_ones() -> No
         (NAMES[1], *DATABASE[:3]),
     )
     scores = np.array([[9.0, 0.0, 8.0, 1.0]])
-    found = mine(judge(part, ScoreMatrix((NAMES[1],), part.database, scores)), threshold=1)
+    found = mine(part, judge(part, ScoreMatrix((NAMES[1],), part.database, scores)), threshold=1)
     assert [(case.true, case.false) for case in found.cases] == [("news/v000", "news/v002")]
-    alone = mine(judge(part, ScoreMatrix((NAMES[1],), part.database[:2], scores[:, :2])), threshold=2)
+    alone = mine(part, judge(part, ScoreMatrix((NAMES[1],), part.database[:2], scores[:, :2])), threshold=2)
     assert alone.counts["no_false"] == 1
     assert not alone.cases
 
@@ -103,9 +105,13 @@ def test_questions_are_adjacent_rows_with_bare_ids_the_true_one_first() -> None:
 def test_a_tag_expression_is_the_tag() -> None:
     rows = [Judgement(NAMES[5], {"news/v090": "m"}, expression=text) for text in ("-b", "+a")]
     judged = judge_rows(PART, rows, DATABASE, np.tile(DOWN, (2, 1)))
-    assert [(row.tag, row.target, row.text) for row in questions(PART, mine(judged))] == [
+    assert [(row.tag, row.target, row.text) for row in questions(PART, mine(PART, judged))] == [
         ("+a", "v090", ""),
         ("+a", "v000", ""),
         ("-b", "v090", ""),
         ("-b", "v000", ""),
     ]
+    assert not any(case.listed for case in mine(PART, judged).cases)
+    first = [Judgement(NAMES[0], {"news/v090": "m"}, expression="+a")]
+    found = mine(PART, judge_rows(PART, first, DATABASE, DOWN[None]))
+    assert [case.listed for case in found.cases] == [True]  # v000 is in a list of the query
