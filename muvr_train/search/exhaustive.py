@@ -46,7 +46,7 @@ def block_bytes(device: torch.device, budget: int | None, held: int, largest_vid
         raise ConfigError(
             f"memory_budget={show_bytes(budget)} is too small: the queries and their scores take {show_bytes(held)} "
             f"and one database video up to {show_bytes(COPIES * largest_video)}; give at least "
-            f"{show_bytes(held + COPIES * largest_video + 10**5)}"
+            f"{show_bytes(int(1.06 * (held + COPIES * largest_video)))}"
         )
     return min(max(room, 1), LARGEST_BLOCK["cpu" if device.type == "cpu" else "cuda"])
 
