@@ -11,8 +11,8 @@ does not define the two. Dropping 5 % of the positives costs at most 5 % of mAP 
 non-matches (each precision keeps 95 % of its hits), that is 60 or more. So 56.0 must be the added ones: they rank at
 random, so each adds 1 to a query's divisor and next to nothing to its sum, and a query with few positives gets as many
 as one with hundreds. 63.4 is then the removed ones, and fits dropped pairs that leave the ranking: in a simulation with
-210 queries, 10,700 videos and skewed numbers of positives mAP changes by -0.4 that way, by -2.3 where they stay as
-non-matches, and by -7 with added ones.
+210 queries, 10,700 videos and skewed numbers of positives a mAP of 57 changes by -0.3 that way, by -2.3 where they stay
+as non-matches, and by -7 with added ones.
 """
 
 from __future__ import annotations

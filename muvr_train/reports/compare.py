@@ -1,7 +1,7 @@
 """Command line: `python -m muvr_train.reports.compare RUN RUN ...` tests the difference between runs.
 
-RUN is a folder with results.json and per_query.csv (checkpoints/NAME, outputs/NAME), or FOLDER:MODEL for one of the
-untrained models in it. Every run is compared with the first.
+RUN is a folder with results.json and per_query.csv (checkpoints/NAME, outputs/NAME), or FOLDER:MODEL for another model
+in it: an untrained or a calibrated one. Every run is compared with the first.
 """
 
 from __future__ import annotations

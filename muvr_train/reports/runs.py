@@ -54,19 +54,21 @@ class Run:
 
 
 def read_run(text: str) -> Run:
-    """Read what the user names: a folder, or FOLDER:MODEL for one of the models in it.
+    """Read what the user names: a folder, or FOLDER:MODEL for another model in it: an untrained or a calibrated one.
 
     Raises:
         ConfigError: there is no such folder, or no such model in it.
         DataError: its files are missing or broken.
     """
-    folder, _, model = (text, "", "") if Path(text).is_dir() else text.rpartition(":")
-    path = Path(folder)
-    if not folder or not path.is_dir():
+    ends = [len(text), *(place for place, letter in enumerate(text) if letter == ":")]
+    folder = next((text[:end] for end in ends if text[:end] and Path(text[:end]).is_dir()), None)
+    if folder is None:
         raise ConfigError(f"{text}: there is no such folder; name checkpoints/RUN, outputs/NAME or FOLDER:MODEL")
+    path, model = Path(folder), text[len(folder) + 1 :]
     content = _read_json(path / "results.json")
     own = str(content["meta"].get("model", "model"))
-    models = {own: content["rows"], **{entry["name"]: entry["rows"] for entry in content.get("baselines", [])}}
+    others = [*content.get("baselines", []), *content.get("calibrated", [])]
+    models = {own: content["rows"], **{entry["name"]: entry["rows"] for entry in others}}
     model = model or own
     if model not in models:
         raise ConfigError(f"{text}: {path} has no model {model!r}; it has {', '.join(models)}")

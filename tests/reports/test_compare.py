@@ -1,4 +1,4 @@
-"""Comparing runs from the command line: numbers, refusals, files."""
+"""Comparing runs from the command line: numbers, tables, files."""
 
 from __future__ import annotations
 
@@ -6,61 +6,17 @@ import csv
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from muvr_train.benchmarks.galleries import gallery_digests
-from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
-from muvr_train.evaluation import Protocol, evaluate_scores
+from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.metrics.bootstrap import draw_topics
 from muvr_train.metrics.significance import effect_size, sign_flip_p
 from muvr_train.reports.compare import main
-from muvr_train.reports.write import write_results
-from tests.matrix_scores import MatrixScores
-
-
-def make_benchmark(topics: int = 6, name: str = "toy", matches: int = 4) -> Benchmark:
-    parts = []
-    for part in ("news", "dance"):
-        queries, rows, videos = [], [], []
-        for topic in range(topics):
-            found = [f"{part}/m{topic}{i}" for i in range(matches)]
-            videos += found
-            for i in range(1 + topic % 3):
-                queries.append(Query(f"{part}/猫{topic}{i}", part, f"{part}/t{topic}"))
-                rows.append(Judgement(queries[-1].id, dict.fromkeys(found, "match")))
-        parts.append(Partition(part, tuple(queries), tuple(rows), (*videos, *(f"{part}/d{i}" for i in range(20)))))
-    return Benchmark(name, tuple(parts))
-
-
-def write_run(
-    folder: Path,
-    seed: int,
-    benchmark: Benchmark | None = None,
-    bonus: float = 0.3,
-    split: str = "test",
-    bootstrap: int = 200,
-) -> Path:
-    benchmark = benchmark or make_benchmark()
-    videos = [video for part in benchmark.partitions for video in part.database]
-    own, other = (MatrixScores.random([q.id for q in benchmark.queries], videos, seed + step) for step in (0, 100))
-    for source in (own, other):
-        for row, query in enumerate(source.matrix.queries):
-            matches = benchmark.judgement_by_query[query].positives
-            source.matrix.scores[row] += [bonus * (video in matches) for video in videos]
-    protocol = Protocol(ks=(1, 5), bootstrap=bootstrap, details=True)
-    meta = {
-        "model": folder.name,
-        "protocol": {"split": split, "gallery": "split"},
-        "ties": "average",
-        "galleries": gallery_digests(benchmark),
-    }
-    results, baseline = (evaluate_scores(source, benchmark, protocol) for source in (own, other))
-    write_results(folder, results, meta, {"frame_max": baseline})
-    return folder
+from tests.compared_runs import compared, make_benchmark, refused, write_run
 
 
 @pytest.fixture(scope="module")
@@ -70,21 +26,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(root / "b", 1, bonus=0.6)
     write_run(root / "läufe [c]", 2)
     return root
-
-
-def compared(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    assert main([*map(str, arguments), "--json"]) == 0
-    captured = capsys.readouterr()
-    found: dict[str, Any] = json.loads(captured.out)
-    return found
-
-
-def refused(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:
-    assert main([*map(str, arguments)]) == code
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-    return captured.err
 
 
 def precisions(folder: Path, partition: str, model: str) -> dict[str, tuple[str, float]]:
@@ -134,6 +75,17 @@ def test_a_run_against_a_baseline_in_its_folder(runs: Path, capsys: pytest.Captu
     content = json.loads((runs / "a" / "results.json").read_text(encoding="utf-8"))
     assert found["rows"][-1]["values"][1] == pytest.approx(content["rows"][-1]["metrics"]["recall@5"])
     assert found["rows"][-1]["values"][0] == pytest.approx(content["baselines"][0]["rows"][-1]["metrics"]["recall@5"])
+
+
+def test_a_calibrated_row_and_colons_in_names(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = shutil.copytree(runs / "a", tmp_path / "x: y")
+    for name in ("results.json", "per_query.csv"):
+        text = (target / name).read_text(encoding="utf-8").replace('"baselines"', '"calibrated"')
+        (target / name).write_text(text.replace("frame_max", "whitened: 8"), encoding="utf-8")
+    found = compared(capsys, runs / "a", f"{target}:whitened: 8")
+    assert found["runs"][1]["name"] == "x: y:whitened: 8"
+    plain = compared(capsys, runs / "a", f"{runs / 'a'}:frame_max")
+    assert [row["values"] for row in found["rows"]] == [row["values"] for row in plain["rows"]]
 
 
 def test_holm_over_several_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,110 +171,6 @@ def test_few_topics_cannot_be_significant_and_the_notes_say_so(
     small = make_benchmark(topics=4)
     a, b = (write_run(tmp_path / name, seed, small) for seed, name in enumerate("ab"))
     assert any("news, dance: with five topics or fewer no p value" in note for note in compared(capsys, a, b)["notes"])
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"benchmark": make_benchmark(name="other")}, ("different benchmarks", "toy in a, other in x")),
-        ({"split": "all"}, ("different split", "test in a, all in x", "benchmark.split")),
-        ({"benchmark": make_benchmark(topics=5)}, ("database videos in partition news", "a and x")),
-    ],
-)
-def test_runs_about_something_else_are_refused(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, words: tuple[str, ...]
-) -> None:
-    message = refused(capsys, 1, runs / "a", write_run(tmp_path / "x", 3, **change))
-    assert all(word in message for word in words), message
-
-
-def without_lines(folder: Path, target: Path, drop: str) -> Path:
-    """Copy a run, its per-query lines without those of a query."""
-    shutil.copytree(folder, target)
-    text = (target / "per_query.csv").read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in text if drop not in line.split(",")[:2]]
-    assert len(kept) < len(text)
-    (target / "per_query.csv").write_text("".join(kept), encoding="utf-8")
-    return target
-
-
-def test_different_queries_are_refused_unless_the_common_ones_will_do(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fewer = without_lines(runs / "a", tmp_path / "fewer", "news/猫00")
-    arguments = runs / "b", f"{fewer}:a"
-    message = refused(capsys, 1, *arguments)
-    assert "Only in b: 1: news/猫00." in message
-    assert "--common" in message
-    rows = compared(capsys, *arguments, "--common")["rows"]
-    assert [row["queries"] for row in rows] == [11, 12, 23]
-    assert "uAP" in refused(capsys, 1, *arguments, "--common", "--metric", "uAP")
-
-
-def test_another_judgement_of_a_query_is_refused(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(runs / "a", tmp_path / "x")
-    path = tmp_path / "x" / "per_query.csv"
-    text = path.read_text(encoding="utf-8").replace("news/t0,v,4,True", "news/t0,v,3,True", 1)
-    path.write_text(text, encoding="utf-8")
-    message = refused(capsys, 1, runs / "b", f"{tmp_path / 'x'}:a")
-    assert "query news/猫00" in message
-    assert "positives is 4 in b, 3 in x" in message
-
-
-def test_wrong_arguments(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    a, b = runs / "a", runs / "b"
-    assert "no such folder" in refused(capsys, 2, a, runs / "nowhere")
-    assert "it has a, frame_max" in refused(capsys, 2, a, f"{a}:frame_mix")
-    assert "two or more runs" in refused(capsys, 2, a)
-    assert "named twice" in refused(capsys, 2, a, a)
-    assert "recall@5" in refused(capsys, 2, a, b, "--metric", "recall@7")
-    assert "b has v" in refused(capsys, 2, b, a, "--mode", "tv")
-    (tmp_path / "file").touch()
-    assert "--out" in refused(capsys, 2, a, b, "--out", tmp_path / "file")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("results.json", "{", "no results file"),
-        ("results.json", '{"rows": 3, "meta": {}}', "no results file"),
-        ("results.json", None, "is missing"),
-        ("per_query.csv", None, "is missing"),
-        ("per_query.csv", "query,AP\nx,1\n", "no column model"),
-        ("per_query.csv", "model,query,partition,topic,mode,positives,counted,AP\n", "no line of model 'a'"),
-        ("resampled.npz", "PK broken", "damaged"),
-    ],
-)
-def test_broken_runs(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: str | None, words: str
-) -> None:
-    shutil.copytree(runs / "a", tmp_path / "x")
-    (tmp_path / "x" / name).unlink()
-    if content is not None:
-        (tmp_path / "x" / name).write_text(content)
-    model = "" if name == "results.json" else ":a"
-    message = refused(capsys, 1, runs / "b", f"{tmp_path / 'x'}{model}")
-    assert words in message
-    assert name in message
-
-
-def test_a_cut_file_of_resampled_values(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(runs / "a", tmp_path / "x")
-    path = tmp_path / "x" / "resampled.npz"
-    path.write_bytes(path.read_bytes()[:-50])
-    assert "resampled.npz is damaged" in refused(capsys, 1, runs / "b", f"{tmp_path / 'x'}:a")
-
-
-def test_a_metric_that_is_no_number(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(runs / "a", tmp_path / "x")
-    path = tmp_path / "x" / "per_query.csv"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    cells = lines[1].split(",")
-    cells[7] = "much"
-    path.write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n", encoding="utf-8")
-    assert "column AP" in refused(capsys, 1, runs / "b", f"{tmp_path / 'x'}:a")
 
 
 def test_gallery_digests_do_not_depend_on_order() -> None:
