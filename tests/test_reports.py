@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from muvr_train.benchmarks.published import published_rows
+from muvr_train.reports.robustness_tables import interval_table
 from muvr_train.reports.tables import count_lines, partition_table, print_tables, recall_table
 from muvr_train.reports.write import write_results
 from muvr_train.results import Results
@@ -71,6 +72,29 @@ def test_the_partition_table_is_in_percent_with_references_below() -> None:
     assert "63.1 / -" in published
     assert "58.0 / 44.6" in published
     assert lines.index(trained) < lines.index(published)
+
+
+def test_many_partitions_are_lines_and_intervals_of_those_that_have_one() -> None:
+    names = [f"event+[{number}]" for number in range(12)] + ["mean"]
+    metrics = {"mAP": 0.5, "uAP": 0.25}
+    base = {"benchmark": "evve", "mode": "v", "metrics": metrics}
+    rows: list[dict[str, object]] = [{**base, "partition": name} for name in names]
+    rows[3]["intervals"] = {"mAP": [0.125, 0.75], "uAP": None}
+    results = Results("evve", rows)
+    lines = shown(partition_table({"a": results, "b": results}, published_rows("cc_web_video"))).splitlines()
+    row = next(line for line in lines if "event+[11]" in line)
+    assert row.count("50.0 / 25.0") == 2
+    assert "DnS fine" in lines[2] + lines[3]
+    assert not any("of MUVR" in line for line in lines)
+    intervals = shown(interval_table(results))
+    assert "[12.5, 75.0]" in intervals
+    assert "event+[3]" in intervals
+    assert "event+[4]" not in intervals
+
+
+def test_notes_stand_below_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    print_tables({"frame_max": make_results(0.5)}, [1], notes=["uAP is of [DSVD]"])
+    assert capsys.readouterr().out.splitlines()[-1] == "uAP is of [DSVD]"
 
 
 def test_names_are_shown_as_they_are() -> None:

@@ -63,7 +63,8 @@ def read_cc_web_video(annotations: Path) -> Benchmark:
         )
         for setting, how in SETTINGS.items()
     )
-    return Benchmark(NAME, partitions, {"split_source": "none"}, _warnings(sets, everything), notes=(NOTE,))
+    protocol = {"split_source": "none", "positives": "all annotated ones, found or not, in the database or not"}
+    return Benchmark(NAME, partitions, protocol, _warnings(sets, everything), notes=(NOTE,))
 
 
 @dataclass(frozen=True)

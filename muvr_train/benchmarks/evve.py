@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from muvr_train.benchmarks.annotation_files import AnnotationFile
-from muvr_train.benchmarks.types import MATCH, Benchmark, Judgement, Partition, Query
+from muvr_train.benchmarks.types import FOUND, MATCH, Benchmark, Judgement, Partition, Query
 from muvr_train.errors import DataError
 
 FILES = ("evve.pickle",)
@@ -52,7 +52,8 @@ def read_evve(annotations: Path) -> Benchmark:
         raise DataError(f"{file.path}: no event has a query")
     partitions.append(_partition(ALL, sorted(asked), asked, judged, database))
     events_read = tuple(partition.name for partition in partitions[:-1])
-    return Benchmark("evve", tuple(partitions), {"split_source": "none"}, averaged=events_read, notes=(NOTE,))
+    protocol = {"split_source": "none", "positives": FOUND, "average_precision": "area by trapezoids"}
+    return Benchmark("evve", tuple(partitions), protocol, averaged=events_read, notes=(NOTE,))
 
 
 def _event(

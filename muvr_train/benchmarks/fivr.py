@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from muvr_train.benchmarks.annotation_files import AnnotationFile
-from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
+from muvr_train.benchmarks.types import FOUND, Benchmark, Judgement, Partition, Query
 from muvr_train.errors import DataError
 
 Size = Literal["5k", "200k"]
@@ -60,9 +60,8 @@ def read_fivr(annotations: Path, size: Size) -> Benchmark:
     else:
         hard = tuple(video for video in database if video not in easy)
         partitions += [replace(_task(task, queries, labels, hard), name=task + HARD) for task in TASKS]
-    return Benchmark(
-        name, tuple(partitions), {"split_source": "none"}, tuple(warnings), averaged=tuple(TASKS), notes=(NOTE,)
-    )
+    protocol = {"split_source": "none", "positives": FOUND}
+    return Benchmark(name, tuple(partitions), protocol, tuple(warnings), averaged=tuple(TASKS), notes=(NOTE,))
 
 
 def _levels(file: AnnotationFile, query: str) -> dict[str, str]:

@@ -18,6 +18,8 @@ Divisor = Literal["listed", "found", "annotated"]
 SPLITS = ("train", "val", "test")
 MATCH = "match"
 """The level of a positive of which the annotation says no more than that it matches."""
+FOUND = "cut to the videos that were scored; a query without one is not counted"
+"""What results say of the divisor "found"."""
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from rich.table import Table
 
 from muvr_train.results import Results
+
+MOST_COLUMNS = 9
+"""More partitions than this are no columns of one table."""
 
 
 def robustness_tables(results: Results) -> Iterator[Table]:
@@ -19,8 +22,9 @@ def robustness_tables(results: Results) -> Iterator[Table]:
 
 
 def interval_table(results: Results) -> Table:
-    """The 95 % intervals of mAP and uAP in percent; "-" where there is none."""
-    table, partitions = _table(results, "95 % intervals over search topics (%)")
+    """The 95 % intervals of mAP and uAP in percent; "-" where there is none. Many partitions: those that have one."""
+    with_one = {str(row["partition"]) for row in results.rows if any((row.get("intervals") or {}).values())}  # type: ignore[attr-defined]
+    table, partitions = _table(results, "95 % intervals over search topics (%)", with_one)
     for mode in results.modes:
         found: dict[str, Any] = {str(row["partition"]): row for row in results.rows if row["mode"] == mode}
         for metric in ("mAP", "uAP"):
@@ -47,8 +51,10 @@ def noise_table(results: Results) -> Table:
     return table
 
 
-def _table(results: Results, title: str) -> tuple[Table, list[str]]:
+def _table(results: Results, title: str, preferred: Collection[str] = ()) -> tuple[Table, list[str]]:
     partitions = list(dict.fromkeys(str(row["partition"]) for row in results.rows))
+    if preferred and len(partitions) > MOST_COLUMNS:
+        partitions = [partition for partition in partitions if partition in preferred]
     table = Table("query", "", title=title, title_justify="left")
     for partition in partitions:
         table.add_column(partition, justify="right", style="bold" if partition == "mean" else None)

@@ -10,12 +10,10 @@ from rich.table import Table
 
 from muvr_train.benchmarks.expressions import OPERATORS, SIGNS
 from muvr_train.benchmarks.published import PublishedRow
-from muvr_train.reports.robustness_tables import robustness_tables
+from muvr_train.reports.robustness_tables import MOST_COLUMNS, robustness_tables
 from muvr_train.results import Results
 from muvr_train.search.filter_scores import UPPER_BOUND
 
-MOST_COLUMNS = 9
-"""More partitions than this become lines."""
 COLUMNS = [*(("operator", name) for name in OPERATORS), *(("sign", name) for name in SIGNS)]
 
 

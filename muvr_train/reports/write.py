@@ -14,7 +14,8 @@ import numpy as np
 from muvr_train.results import CalibratedRow, Results
 
 DEFINITIONS = {
-    "mAP": "mean over counted queries of the average precision; divisor = positives in the gallery, found or not",
+    "mAP": "mean over counted queries of the average precision; divisor = positives in the gallery, found or not, "
+    "unless protocol.positives and protocol.average_precision say otherwise (FIVR, EVVE, CC_WEB_VIDEO)",
     "uAP": "average precision of one ranking of all (query, video) pairs of a partition",
     "recall@k": "hits in the first k / positives; where k exceeds the gallery it tells nothing and tables show '-'",
     "hit@k": "1 if any of the first k is a positive",
@@ -22,7 +23,7 @@ DEFINITIONS = {
     "MRR": "1 / rank of the first positive, 0 if none is found",
     "R-precision": "hits in the first R / R, R = number of positives",
     "nDCG": "normalised discounted cumulative gain with binary relevance",
-    "mean": "plain mean over partitions",
+    "mean": "plain mean over partitions (of FIVR over DSVR, CSVR and ISVR, of EVVE over events)",
     "ties": "average: expected value over random orders within a tie; optimistic, pessimistic: best and worst order",
     "mode tag_<m>": "MUVR-Filter, the expressions that the official program evaluates: the query's score + m * sum of "
     "the tags' signed cosines (0: without tags); m = K > 1: the top K by the query's score, ranked by that sum",
