@@ -79,9 +79,11 @@ def test_a_run_against_a_baseline_in_its_folder(runs: Path, capsys: pytest.Captu
 
 def test_a_calibrated_row_and_colons_in_names(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = shutil.copytree(runs / "a", tmp_path / "x: y")
-    for name in ("results.json", "per_query.csv"):
-        text = (target / name).read_text(encoding="utf-8").replace('"baselines"', '"calibrated"')
-        (target / name).write_text(text.replace("frame_max", "whitened: 8"), encoding="utf-8")
+    content = json.loads((target / "results.json").read_text(encoding="utf-8"))
+    content["calibrated"] = [{**content.pop("baselines")[0], "name": "whitened: 8"}]
+    (target / "results.json").write_text(json.dumps(content), encoding="utf-8")
+    lines = (target / "per_query.csv").read_text(encoding="utf-8").replace("frame_max", "whitened: 8")
+    (target / "per_query.csv").write_text(lines, encoding="utf-8")
     found = compared(capsys, runs / "a", f"{target}:whitened: 8")
     assert found["runs"][1]["name"] == "x: y:whitened: 8"
     plain = compared(capsys, runs / "a", f"{runs / 'a'}:frame_max")
