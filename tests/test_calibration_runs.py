@@ -144,6 +144,14 @@ def test_backgrounds_that_cannot_be_used(toy: Path) -> None:
         fitted_state(config(toy, f"calibration_background={background(toy / 'c', ['x'])}"))
 
 
+def test_without_a_training_split_a_background_is_asked_for(toy: Path) -> None:
+    fractions = ("data.fractions=[0,0,1]", "trainer=cpu")
+    with pytest.raises(DataError, match=r"no training split to fit the steps on .*calibration_background=STORE"):
+        fitted_state(config(toy, *fractions))
+    folder = background(toy / "other", [f"extra/{i}" for i in range(8)], texts=True)
+    assert fitted_state(config(toy, *fractions, f"calibration_background={folder}"))[2]["videos"] == 8
+
+
 MISTAKES = [
     (["calibration=[score_norm,centring]"], "centring changes features and cannot come after score_norm"),
     (["calibration=[z_fusion,product]"], "z_fusion and product both fuse"),

@@ -180,8 +180,17 @@ def samples_of(cfg: DictConfig, data: Data, device: str) -> tuple[Sample, Sample
 
 
 def training_sample(data: Data) -> Sample:
-    """Give the training split's videos that match no held-out query, and the training queries that show them."""
-    videos = tuple(video for video in data.train_videos if data.store.has(video))
+    """Give the training split's videos that match no held-out query, and the training queries that show them.
+
+    Raises:
+        DataError: the benchmark has no training split.
+    """
+    try:
+        videos = tuple(video for video in data.train_videos if data.store.has(video))
+    except DataError as error:
+        raise DataError(
+            f"calibration: there is no training split to fit the steps on ({error}); give calibration_background=STORE"
+        ) from error
     known = frozenset(videos)
     return Sample(data.store, videos, tuple(query for query in data.train_part.queries if query.video_id in known))
 
