@@ -232,7 +232,7 @@ def _check_subject(typed: list[str], cfg: DictConfig) -> None:
     keys = {split_override(text)[1] for text in typed}
     check_scores(cfg, keys)
     if cfg.ckpt_path is None:
-        if cfg.get("model") is None and not cfg.scores:
+        if cfg.get("model") is None and not cfg.get("scores"):
             raise ConfigError(
                 "nothing to evaluate: give ckpt_path=checkpoints/NAME/best.ckpt, model=frame_max (untrained), or "
                 "scores=FILE"

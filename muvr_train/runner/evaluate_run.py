@@ -31,7 +31,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`.
     """
     torch.manual_seed(cfg.seed)
-    if cfg.scores:
+    if cfg.get("scores"):
         return evaluate_files(cfg)
     device = pick_device(cfg)
     trained = cfg.ckpt_path is not None

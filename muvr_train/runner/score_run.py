@@ -12,6 +12,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from muvr_train.benchmarks.types import Benchmark
+from muvr_train.errors import shorten
 from muvr_train.preflight.scores import fusions_of, score_paths
 from muvr_train.runner.benchmark import open_benchmark
 from muvr_train.runner.finish import Subject, finish, split_of
@@ -36,6 +37,7 @@ def evaluate_files(cfg: DictConfig) -> dict[str, float]:
     paths = score_paths(cfg)
     files = [FileScores(read_scores(path), label) for path, label in zip(paths, labels_of(paths), strict=True)]
     data = open_benchmark(cfg)
+    log.info("judged by: %s", data.corpus)
     print_warnings(data.benchmark)
     part = data.part(split_of(cfg, data, trained=False))
     facts = {"scores": [describe_file(file, part) for file in files]}
@@ -69,7 +71,7 @@ def describe_file(file: FileScores, part: Benchmark) -> dict[str, Any]:
     unknown = file.unknown(part)
     blocks = file.file.blocks.values()
     sizes = [f"{len(block.queries)} x {len(block.database)}" for block in blocks]
-    log.info("%s: %s, mode %s", file.file.path, ", ".join(sizes), file.file.mode)
+    log.info("%s: %s, mode %s", file.file.path, shorten(sizes, 5), file.file.mode)
     if any(unknown.values()):
         log.warning(
             "%s: %d rows and %d columns are not of %s (%s) and are left out",
