@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train import cli
 from muvr_train.errors import ConfigError
+from muvr_train.preflight.annotated import ANNOTATED
 from muvr_train.preflight.compose import Composer
 
 GROUPS = ("data", "model", "fusion", "loss", "benchmark", "encoder", "optimizer", "trainer", "logger", "callbacks")
@@ -44,17 +45,29 @@ def test_every_experiment_composes(experiment: str, debug: str | None) -> None:
         assert cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch <= 10
 
 
+MUVR = ["data.annotations=a", "data.features=f"]
+WITH = {
+    "timm": ["encoder.architecture=resnet18"],
+    "muvr": MUVR,
+    "table": MUVR,
+    "folder": ["data.videos=v"],
+    "copies": ["data=folder", "data.videos=v"],
+    "muvr_filter": ["data=muvr", *MUVR],
+    **{name: ["benchmark.annotations=a", "data.features=f"] for name in ANNOTATED},
+}
+"""What an option needs beside it."""
+
+
 @pytest.mark.parametrize(("group", "option"), [(g, o) for g in GROUPS for o in options(g)])
 def test_every_option_composes(group: str, option: str) -> None:
-    more = {
-        "timm": ["encoder.architecture=resnet18"],
-        "muvr": ["data.annotations=a", "data.features=f"],
-        "folder": ["data.videos=v", "benchmark=copies"],
-    }
-    argv = [f"{group}={option}", *more.get(option, [])]
-    if (group, option) == ("benchmark", "copies"):
-        argv += ["data=folder", "data.videos=v"]
-    assert composed(argv).hydra.runtime.choices[group] == option
+    argv, name = [f"{group}={option}", *WITH.get(option, [])], "train"
+    if (group, option) == ("benchmark", "table"):
+        argv.append("data=table")
+    if option in (*ANNOTATED, "annotated", "muvr_filter"):
+        argv, name = [*argv, "model=frame_max"], "evaluate"
+    if option == "annotated":
+        argv += ["benchmark=evve", *WITH["evve"]]
+    assert composed(argv, name).hydra.runtime.choices[group] == option
 
 
 def test_the_experiments_say_what_the_papers_do() -> None:
