@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from muvr_train.benchmarks.fivr import read_fivr
 from muvr_train.benchmarks.published import published_rows
 from muvr_train.cli import prepare
-from muvr_train.errors import ConfigError
+from muvr_train.errors import ConfigError, DataError
+from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.features.manifest import make_manifest
 from muvr_train.features.writer import StoreWriter
+from muvr_train.search.file_scores import FileScores
+from muvr_train.search.score_files import read_scores
 from tests.benchmarks.test_evve import CONTENT as EVVE
 from tests.benchmarks.test_fivr import CONTENT as FIVR
 from tests.benchmarks.test_fivr import SCORES
@@ -73,6 +77,20 @@ def test_a_score_file_gives_the_hand_worked_values(place: Path) -> None:
     assert rows["DSVR_hard"]["counts"]["counted_queries"] == 1
     assert "DSVD" in done.stdout
     assert "1 annotated matches are not in its database" in done.stderr
+
+
+def test_a_score_file_that_lacks_videos_says_what_the_field_does(place: Path) -> None:
+    videos = [video for video in SCORES["q1"] if video != "b"]
+    rows = np.array([[SCORES[query][video] for video in videos] for query in SCORES])
+    np.savez(place / "lacking.npz", query_ids=list(SCORES), database_ids=videos, scores=rows)
+    benchmark = read_fivr(place / "annotations", "5k")
+    source = FileScores(read_scores(place / "lacking.npz"))
+    with pytest.raises(
+        DataError, match=r"1 database videos without a column: b\.\n.*no longer on the web: pass on_miss"
+    ):
+        evaluate_scores(source, benchmark)
+    results = evaluate_scores(source, benchmark, Protocol(on_missing="official"))
+    assert results.metrics("scores", "DSVR")["mAP"] == pytest.approx((1 / 2 + 1 / 3) / 2)
 
 
 def test_features_of_what_is_still_on_the_web(place: Path) -> None:

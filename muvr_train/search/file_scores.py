@@ -55,10 +55,13 @@ class FileScores:
             lines.append(f"{len(queries)} queries without a row: {shorten(list(queries), 50)}.")
         if videos:
             lines.append(f"{len(videos)} database videos without a column: {shorten(list(videos), 50)}.")
-        lines.append(
-            "Add them; if the file is of one split, pass benchmark.split=test (or train, val); or pass "
-            "on_missing=official to leave such queries out, count such videos as not retrieved, and show the counts."
-        )
+        if any(partition.divisor != "listed" for partition in benchmark.partitions):
+            lines.append(f"Add them. {benchmark.missing_advice}")
+        else:
+            lines.append(
+                "Add them; if the file is of one split, pass benchmark.split=test (or train, val); or pass on_missing="
+                "official to leave such queries out, count such videos as not retrieved, and show the counts."
+            )
         raise DataError("\n".join(lines))
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
