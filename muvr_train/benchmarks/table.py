@@ -49,14 +49,16 @@ def read_table(folder: Path) -> Benchmark:
     unreadable = rows[VIDEOS] is None or rows[QUERIES] is None
     labels = {} if unreadable else parse_labels(rows[RELEVANCE] or [], videos, asked, faults)
     faults.raise_errors(folder)
-    _warn(videos, asked, labels, faults)
+    _warn(asked, labels, faults)
     names = dict.fromkeys(video.partition for video in videos.values())
     partitions = [_partition(name, videos, asked, labels) for name in names]
+    kept = tuple(part for part in partitions if any(row.positives for row in part.judgements))
+    if not kept:
+        raise DataError(f"{folder / RELEVANCE}: no pair has label 1, so nothing can be found")
     for partition in partitions:
-        if not partition.queries:
-            faults.warn(QUERIES, "partitions without a query (left out)", partition.name)
+        if partition not in kept:
+            faults.warn(QUERIES, "partitions without a query that has a match (left out)", partition.name)
     protocol = {"split": "all", "gallery": "full", "split_source": "none"}
-    kept = tuple(partition for partition in partitions if partition.queries)
     return Benchmark(NAME, kept, protocol, tuple(Faults.lines(faults.warnings)))
 
 
@@ -72,12 +74,7 @@ def video_files(folder: Path) -> dict[str, str | None]:
     return {name: video.path for name, video in videos.items()}
 
 
-def _warn(
-    videos: Mapping[str, Video],
-    asked: Mapping[str, Asked],
-    labels: Mapping[str, Mapping[str, Label]],
-    faults: Faults,
-) -> None:
+def _warn(asked: Mapping[str, Asked], labels: Mapping[str, Mapping[str, Label]], faults: Faults) -> None:
     for name in asked:
         if not any(found.label == 1 for found in labels.get(name, {}).values()):
             what = "queries without a match (left out of mAP; their videos are non-matches in uAP)"
@@ -86,8 +83,6 @@ def _warn(
         for name, query in asked.items():
             if query.split is None:
                 faults.warn(QUERIES, "queries without a split, while others have one (so splits go by topic)", name)
-    if not any(found.label == 1 for rows in labels.values() for found in rows.values()):
-        raise DataError(f"{RELEVANCE}: no pair has label 1, so nothing can be found (of {len(videos)} videos)")
 
 
 def _partition(

@@ -175,7 +175,7 @@ def test_all_faults_are_in_one_message_with_file_line_and_id(write: Write) -> No
         "queries.jsonl: 'split' must be train, val, test or blank (1): line 11: 'dev'",
         "queries.jsonl: partitions that videos.csv does not have (it has all) (1): line 11: 'news'",
         r"queries.jsonl: 'id' is blank or no valid text (1): line 12 ('\ud800')",
-            "queries.jsonl: 'text' is no valid text (1): line 13",
+        "queries.jsonl: 'text' is no valid text (1): line 13",
         "relevance.csv: 'label' must be 1 (match), 0 (no match) or -1 (not judged)",
         "relevance.csv: pairs with two different labels or levels (1): line 4: 'q1', 'b'",
         "relevance.csv: ids of 'query' that are not in queries.jsonl (1): line 5: 'q9'",
@@ -201,7 +201,7 @@ def test_all_faults_are_in_one_message_with_file_line_and_id(write: Write) -> No
         ({"queries": ""}, "queries.jsonl: is empty"),
         ({"queries": '[{"id": "q1", "video": "a"}]'}, "queries.jsonl: is a JSON array; put one object on each line"),
         ({"relevance": "query,video,label\n"}, "relevance.csv: is empty"),
-        ({"relevance": "query,video,label\nq1,b,0\n"}, "no pair has label 1, so nothing can be found (of 4 videos)"),
+        ({"relevance": "query,video,label\nq1,b,0\n"}, "relevance.csv: no pair has label 1, so nothing can be found"),
         (
             {"relevance": "query,video,lable\nq1,b,1\n"},
             "has no column 'label' (it has query, video, lable); did you mean",
@@ -236,18 +236,19 @@ def test_ids_in_another_unicode_form_are_named_as_such(write: Write) -> None:
 def test_oddities_are_warnings_and_have_a_meaning(write: Write) -> None:
     benchmark = read_table(
         write(
-            videos="video,partition,topik\na,x,\nb,x,\nc,x,\nd,y,\n",
-            queries=QUERIES + '{"id": "q3", "video": "b", "txt": "lost", "split": "test"}\n',
-            relevance=RELEVANCE + "q1,b,1\n",
+            videos="video,partition,topik\na,x,\nb,x,\nc,x,\nd,y,\ne,z,\nf,z,\n",
+            queries=QUERIES
+            + '{"id": "q3", "video": "b", "txt": "lost", "split": "test"}\n{"id": "q4", "video": "e"}\n',
+            relevance=RELEVANCE + "q1,b,1\nq4,f,0\n",
         )
     )
     text = "\n".join(benchmark.warnings)
     assert "videos.csv: columns that are not read (1): topik; did you mean 'topic'?" in text
     assert "queries.jsonl: keys that are not read (1): txt" in text
     assert "relevance.csv: pairs that stand twice (they count once) (1): line 5: 'q1', 'b'" in text
-    assert "queries without a match (left out of mAP; their videos are non-matches in uAP) (1): q3" in text
-    assert "queries without a split, while others have one (so splits go by topic) (2): q1, q2" in text
-    assert "partitions without a query (left out) (1): y" in text
+    assert "queries without a match (left out of mAP; their videos are non-matches in uAP) (2): q3, q4" in text
+    assert "queries without a split, while others have one (so splits go by topic) (3): q1, q2, q4" in text
+    assert "partitions without a query that has a match (left out) (2): y, z" in text
     assert [partition.name for partition in benchmark.partitions] == ["x"]
     judgement = benchmark.judgement_by_query["q3"]
     assert (judgement.counted, dict(judgement.positives)) == (False, {})
