@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol, evaluate_scores
+from muvr_train.preflight import scores
 from muvr_train.search.file_scores import FileScores
 from muvr_train.search.score_files import ScoreBlock, ScoreFile
 from muvr_train.search.score_fusion import FUSIONS, FusedScores, mean_scores, reciprocal_rank, z_mean
@@ -33,6 +34,10 @@ def files(*matrices: Any, videos: Any = None) -> list[FileScores]:
     columns = videos or [VIDEOS] * len(matrices)
     blocks = [ScoreBlock(QUERIES, tuple(ids), np.asarray(m)) for m, ids in zip(matrices, columns, strict=True)]
     return [FileScores(ScoreFile(Path(f"f{at}.npz"), "scores", {"": block})) for at, block in enumerate(blocks)]
+
+
+def test_every_fusion_can_be_asked_for() -> None:
+    assert sorted(scores.FUSIONS) == sorted(FUSIONS)
 
 
 def test_mean() -> None:
@@ -74,13 +79,13 @@ def test_what_is_not_ranked_takes_no_rank() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 9), st.sampled_from(sorted(FUSIONS)))
 def test_a_file_fused_with_itself_keeps_every_ranking(seed: int, queries: int, videos: int, method: str) -> None:
-    scores = np.random.default_rng(seed).integers(0, 6, (queries, videos)).astype(float)
-    fused = FUSIONS[method]([scores, scores])
-    for row, before in zip(fused, scores, strict=True):
+    file = np.random.default_rng(seed).integers(0, 6, (queries, videos)).astype(float)
+    fused = FUSIONS[method]([file, file])
+    for row, before in zip(fused, file, strict=True):
         sign = np.sign(np.subtract.outer(before, before))
         np.testing.assert_array_equal(np.sign(np.subtract.outer(row, row).round(9)), sign)
     if method != "reciprocal_rank":  # ranks are of each query, so only these two keep the order between queries
-        flat, was = fused.ravel(), scores.ravel()
+        flat, was = fused.ravel(), file.ravel()
         changes = np.sign(np.subtract.outer(flat, flat).round(9)) != np.sign(np.subtract.outer(was, was))
         assert not changes.any()
 
