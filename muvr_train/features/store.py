@@ -109,11 +109,7 @@ class FeatureStore:
 
     def length(self, id: str, stream: str = "video") -> int:  # noqa: A002
         """The number of frames T of a video (of tokens L of a text)."""
-        return int(self.lengths([id], stream)[0])
-
-    def lengths(self, ids: Sequence[str], stream: str = "video") -> npt.NDArray[np.int64]:
-        """The numbers of frames of several videos."""
-        return self._stream(stream).length[self._positions(ids, stream)]
+        return int(self._stream(stream).length[self._positions([id], stream)[0]])
 
     def views(self, id: str) -> list[str]:  # noqa: A002
         """The streams that hold an edited view of the video: those of "view1", "view2" ... that contain the id."""

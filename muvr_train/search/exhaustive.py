@@ -76,7 +76,7 @@ def plan_blocks(sizes: NDArray[np.int64], limit: int) -> list[Places]:
 def video_bytes(store: FeatureStore, ids: Sequence[str]) -> NDArray[np.int64]:
     """Bytes of the float32 tokens of each video that scoring reads."""
     width = sum(int(np.prod(store.shape(stream))) for stream in _streams(store))
-    return 4 * width * store.lengths(ids)
+    return 4 * width * np.array([store.length(video) for video in ids], dtype=np.int64)
 
 
 def query_bytes(queries: QueryBatch) -> int:
