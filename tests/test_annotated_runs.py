@@ -108,6 +108,8 @@ def test_features_of_what_is_still_on_the_web(place: Path) -> None:
     assert rows["DSVR"]["counts"]["positives"] == 2
     assert results["meta"]["config"]["data"]["kind"] == "annotated"
     assert results["meta"]["protocol"]["split"] == "all"
+    assert results["meta"]["protocol"]["positives"].startswith("cut to the videos that were scored")
+    assert "DSVD" in results["meta"]["notes"][0]
 
 
 @pytest.mark.slow
@@ -143,7 +145,9 @@ def test_a_checkpoint_of_other_data(place: Path, tmp_path: Path) -> None:
 def test_the_data_comes_with_the_benchmark() -> None:
     given = ["benchmark=evve", "benchmark.annotations=x=[y]", "model=frame_max", "data.features=f"]
     prepared = prepare(given, "evaluate")
-    assert "data=annotated" in prepared
+    assert prepared.count("data=annotated") == 1
+    assert prepare([*given, "data=annotated"], "evaluate").count("data=annotated") == 1
+    assert "data=annotated" in prepare([*given[1:], "benchmark=fivr_5k,evve", "-m"], "evaluate")
     assert "benchmark.annotations='x=[y]'" in prepared
 
 
@@ -155,6 +159,7 @@ def test_the_data_comes_with_the_benchmark() -> None:
             ["benchmark=evve", "data=demo"],
             "data=demo and benchmark=evve do not go together: leave data= out",
         ),
+        ("evaluate", ["benchmark=evve,muvr_base", "-m"], "these need different data, sweep one kind at a time"),
         ("evaluate", ["benchmark=evve", "model=frame_max"], "benchmark.annotations must be given"),
         (
             "evaluate",

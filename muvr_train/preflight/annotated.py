@@ -29,11 +29,11 @@ def with_data(typed: list[str], training: bool) -> list[str]:
         return typed
     if training:
         raise _no_training(asked[0])
-    if "data" not in values and len(asked) == len(names):
-        return [*typed, f"data={DATA}"]
-    if values.get("data") != DATA:
-        raise _other_data(asked[0], values.get("data") or "the default")
-    return typed
+    if len(asked) < len(names):
+        raise ConfigError(f"benchmark={values['benchmark']}: these need different data, sweep one kind at a time")
+    if values.get("data", DATA) != DATA:
+        raise _other_data(asked[0], str(values["data"]))
+    return typed if "data" in values else [*typed, f"data={DATA}"]
 
 
 def check_annotated(cfg: DictConfig) -> None:

@@ -152,6 +152,7 @@ def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[s
         "ties": cfg.benchmark.ties,
         "on_missing": cfg.on_missing,
         "annotation_warnings": list(part.warnings),
+        "notes": list(part.notes),
     }
 
 
