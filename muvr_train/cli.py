@@ -21,9 +21,9 @@ from muvr_train.config_checks import check_paths, check_sources, check_values
 from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
+from muvr_train.preflight.complete import complete_out, complete_run
 from muvr_train.preflight.compose import Composer, missing_keys, one_line
-from muvr_train.preflight.quoting import quote_override, quote_value, split_override
-from muvr_train.preflight.scores import check_scores, score_paths
+from muvr_train.preflight.quoting import quote_override, split_override
 
 
 def config_dir() -> Path:
@@ -121,7 +121,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
     multirun = args.multirun or "hydra.mode=MULTIRUN" in typed
     configs = check(composer, typed, multirun)
     if args.config_path is None:
-        complete = _complete_run if config_name == "train" else _complete_out
+        complete = complete_run if config_name == "train" else complete_out
         typed = complete(typed, configs, multirun, resumed is not None, args.cfg is not None)
     return [*typed, *flags]
 
@@ -188,63 +188,6 @@ def check(composer: Composer, texts: list[str], multirun: bool, features: bool =
         except OmegaConfBaseException as error:
             raise ConfigError(one_line(error)) from error
     return configs
-
-
-def _complete_run(typed: list[str], configs: list[DictConfig], multirun: bool, resume: bool, show: bool) -> list[str]:
-    """Name the run, and refuse a folder that holds another one."""
-    cfg = configs[0]
-    name, swept = cfg.run, len({c.run for c in configs}) > 1
-    if name is None:
-        if "WORLD_SIZE" in os.environ and int(os.environ["WORLD_SIZE"]) > 1:
-            raise ConfigError("several processes need one name: give run=NAME")
-        choices = cfg.hydra.runtime.choices
-        name = f"{choices.get('experiment') or choices.get('model') or 'train'}-{runs.time_stamp()}".replace("/", "-")
-        name = runs.unused(Path("checkpoints"), name)
-    number = "_${hydra:job.num}" if multirun and not swept else ""
-    if cfg.run is None or number:
-        typed = [text for text in typed if split_override(text)[1] != "run"]
-        typed.append(f"run={quote_value(str(name))[:-1]}{number}'")
-    if not resume and not show and not multirun:
-        runs.refuse_second_run(Path("checkpoints") / str(name))
-    return typed
-
-
-def _complete_out(typed: list[str], configs: list[DictConfig], multirun: bool, resume: bool, show: bool) -> list[str]:
-    """Check what is evaluated, and name the results folder."""
-    del resume, show
-    for cfg in configs:
-        _check_subject(typed, cfg)
-    cfg = configs[0]
-    swept, name = len({c.out for c in configs}) > 1, cfg.out
-    if name is None:
-        model = "-".join(path.stem for path in score_paths(cfg)) or cfg.hydra.runtime.choices.get("model")
-        model = model or Path(cfg.ckpt_path).resolve().parent.name
-        name = f"outputs/{runs.unused(Path('outputs'), f'{model}-{runs.time_stamp()}'.replace('/', '-'))}"
-    number = "_${hydra:job.num}" if multirun and not swept else ""
-    if cfg.out is None or number:
-        typed = [text for text in typed if split_override(text)[1] != "out"]
-        typed.append(f"out={quote_value(str(name))[:-1]}{number}'")
-    return typed
-
-
-def _check_subject(typed: list[str], cfg: DictConfig) -> None:
-    """Check that there is one thing to evaluate: a checkpoint, an untrained model, or score files."""
-    keys = {split_override(text)[1] for text in typed}
-    check_scores(cfg, keys)
-    if cfg.ckpt_path is None:
-        if cfg.get("model") is None and not cfg.get("scores"):
-            raise ConfigError(
-                "nothing to evaluate: give ckpt_path=checkpoints/NAME/best.ckpt, model=frame_max (untrained), or "
-                "scores=FILE"
-            )
-        return
-    both = sorted(key for key in keys if key.split(".")[0] in ("model", "fusion"))
-    if both:
-        raise ConfigError(f"a checkpoint brings its own model and fusion head: leave out {both[0]}= or ckpt_path=")
-    path = Path(cfg.ckpt_path)
-    if not path.is_file():
-        inside = f" in it; try ckpt_path={path / 'best.ckpt'}" if (path / "best.ckpt").is_file() else ""
-        raise ConfigError(f"ckpt_path={path}: there is no such file{inside}")
 
 
 def _inherit(composer: Composer, typed: list[str]) -> list[str]:
