@@ -51,6 +51,7 @@ def test_rows_are_stacked_by_the_ids_of_the_columns() -> None:
         stack_rows([first, first])
 
 
+@pytest.mark.slow
 def test_a_cross_fitted_run_and_going_on_with_it(tmp_path: Path) -> None:
     place = Workplace(tmp_path)
     done = place.call("train.py", "experiment=s2vs_evaclip", *place.data, "run=cross", "benchmark.folds=3", *TINY)
@@ -115,6 +116,7 @@ def test_impossible_folds(tmp_path: Path, program: str, settings: tuple[str, ...
     assert message in done.stderr
 
 
+@pytest.mark.slow
 def test_a_folds_checkpoint_is_never_scored_on_its_own_training_topics(tmp_path: Path) -> None:
     place = Workplace(tmp_path)
     done = place.call(
