@@ -16,10 +16,12 @@ from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol, evaluate
 from muvr_train.features.import_muvr import import_muvr
+from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
 from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.retriever import Retriever
+from tests.toy import make_toy
 
 OFFICIAL_NAMES = {"R-Precision": "R-precision"}
 MODES = ("v", "t", "tv")
@@ -156,3 +158,17 @@ def test_a_score_that_is_no_number_is_an_error(store: FeatureStore, benchmark: B
     weight.data[0, 0] = np.nan
     with pytest.raises(DataError, match=r"not finite; the first is nan, of query news/BVq\w+ against video news/BV"):
         evaluate(model, store, benchmark.select("all", "full"), OFFICIAL)
+
+
+def test_a_partition_without_texts_is_no_row_of_mode_t(tmp_path: Path) -> None:
+    annotations, features = make_toy(tmp_path)
+    for path in (features / "dance").glob("*_query_dict.pkl"):
+        path.unlink()
+    toy = read_muvr(annotations)
+    silent = [replace(q, text=None) for q in toy["dance"].queries]
+    mixed = replace(toy, partitions=(toy["news"], replace(toy["dance"], queries=tuple(silent))))
+    store = open_features(features, tmp_path / "cache")
+    with pytest.raises(DataError, match=r"partition dance: none of its 10 queries has a text vector, so mode t"):
+        evaluate(untrained(store), store, mixed.select("all", "full"), Protocol(modes=("v", "t", "tv")))
+    results = evaluate(untrained(store), store, mixed.select("all", "full"), Protocol(modes=("v", "tv")))
+    assert results.metrics("tv", "dance") == results.metrics("v", "dance")

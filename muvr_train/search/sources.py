@@ -103,14 +103,20 @@ class ModelScores:
         """Score every query against every database video of a partition that has features; float32 matrices.
 
         Raises:
-            DataError: nothing has features.
+            DataError: nothing has features, or no query has a part of a mode.
         """
         queries, database = self._queries(partition), self._database(partition)
         as_text = self.frames_as_text and bool(set(modes) - {"v"})
         batch = load_queries(self.store, queries, frames_as_text=as_text).to(device_of(self.model))
+        groups = _groups(batch, modes)
+        if () in groups:
+            raise DataError(
+                f"partition {partition.name}: none of its {len(batch)} queries has a text vector, so mode "
+                f"{groups[()][0]} cannot score it. Add texts, or choose other modes, such as benchmark.modes=[v]"
+            )
         parts = [
             (batch if len(rows) == len(batch) else batch[torch.tensor(rows, dtype=torch.long)], group)
-            for rows, group in _groups(batch, modes).items()
+            for rows, group in groups.items()
         ]
         held = query_bytes(batch) + sum(4 * len(part) * len(database) * len(group) for part, group in parts)
         with evaluating(self.model):
