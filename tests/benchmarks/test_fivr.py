@@ -62,9 +62,7 @@ def test_hand_worked_values_of_every_task(tmp_path: Path) -> None:
     pooled = values(results, "uAP")
     # pooled: q1d, q1a, q1e, q2q1, q1b, q2a, q2e, q1c, ...
     assert pooled["DSVR"] == pytest.approx((1 / 2 + 2 / 5 + 3 / 7) / 3, abs=1e-12)
-    assert pooled["DSVR_hard"] == pytest.approx(
-        1 / 3, abs=1e-12
-    )  # q1d, q2q1, q1b*
+    assert pooled["DSVR_hard"] == pytest.approx(1 / 3, abs=1e-12)  # q1d, q2q1, q1b*
 
 
 def test_queries_levels_and_databases(tmp_path: Path) -> None:
