@@ -39,8 +39,9 @@ def write_run(
     bootstrap: int = 200,
 ) -> Path:
     benchmark = benchmark or make_benchmark()
-    videos = [video for part in benchmark.partitions for video in part.database]
-    own, other = (MatrixScores.random([q.id for q in benchmark.queries], videos, seed + step) for step in (0, 100))
+    videos = list(dict.fromkeys(video for part in benchmark.partitions for video in part.database))
+    queries = list(benchmark.query_by_id)
+    own, other = (MatrixScores.random(queries, videos, seed + step) for step in (0, 100))
     for source in (own, other):
         for row, query in enumerate(source.matrix.queries):
             matches = benchmark.judgement_by_query[query].positives

@@ -13,18 +13,19 @@ from muvr_train.metrics.bootstrap import draw_topics, interval, resampled_means
 from muvr_train.metrics.ranks import Floats
 from muvr_train.metrics.significance import DRAWS, EXACT, effect_size, holm, sign_flip_p
 from muvr_train.reports.matching import Block, common_blocks
-from muvr_train.reports.runs import Run
+from muvr_train.reports.runs import Key, Run
 
 DEFINITIONS = {
     "value": "mean over the counted queries of a partition; `mean` is the plain mean over partitions",
     "interval": "95 % percentile interval over bootstrap resamples of the search topics of each partition",
     "difference": "run minus the first run, on the same queries; its interval resamples the same topics for both",
     "p": "two-sided paired permutation test that flips the sign of whole topics: all patterns of up to "
-    f"{EXACT} topics, else {DRAWS:,} random ones; `mean`: over the topics of all partitions, each with its weight",
+    f"{EXACT} topics, else {DRAWS:,} random ones; `mean`: over the topics of all partitions, each with its weight and "
+    "flipped in all its partitions at once",
     "p_holm": "p after Holm's correction for the number of runs that are compared with the first",
     "effect_size": "Cohen's d_z: mean difference of the topics in units of its standard deviation; `mean`: over all "
-    "topics",
-    "topics": "search topics with counted queries",
+    "topics, of a topic of several partitions its mean",
+    "topics": "search topics with counted queries, each once",
 }
 UAP_NOTE = (
     "uAP has intervals but no p value: it ranks the pairs of all queries at once, and scores of two models cannot be "
@@ -45,7 +46,7 @@ class Paired:
         samples: [K, B] resampled, None where there are none.
         shares: [K - 1, T] what each topic adds to the difference to the first run; None for uAP.
         topics: [K - 1, T] mean difference of each topic; None for uAP.
-        size: T.
+        names: [T] the topics.
         queries: counted ones.
     """
 
@@ -53,8 +54,13 @@ class Paired:
     samples: Floats | None
     shares: Floats | None
     topics: Floats | None
-    size: int
-    queries: int
+    names: tuple[str, ...]
+    queries: frozenset[Key]
+
+    @property
+    def size(self) -> int:
+        """T."""
+        return len(self.names)
 
 
 def compare_runs(
@@ -118,16 +124,17 @@ def compare_runs(
 def _paired(runs: Sequence[Run], block: Block, metric: str, resamples: int, seed: int) -> Paired:
     draws = draw_topics(block.topics, resamples, seed)
     number = draws.sums(block.counted)
-    size, queries = int((number > 0).sum()), int(number.sum())
+    names = tuple(topic for topic, counted in zip(draws.topics, number > 0, strict=True) if counted)
+    queries = frozenset(key for key, counted in zip(block.keys, block.counted, strict=True) if counted)
     if not queries:
         raise DataError(f"partition {block.partition}, mode {block.mode}: no query is counted")
     if metric == "uAP":
         values, samples = _uap(runs, block)
-        return Paired(values, samples if size > 1 else None, None, None, size, queries)
+        return Paired(values, samples if len(names) > 1 else None, None, None, names, queries)
     values = block.values[:, block.counted].mean(axis=1)
-    samples = resampled_means(block.values, block.counted, draws) if size > 1 else None
+    samples = resampled_means(block.values, block.counted, draws) if len(names) > 1 else None
     sums = draws.sums((block.values[1:] - block.values[0]) * block.counted)[:, number > 0]
-    return Paired(values, samples, sums / queries, sums / number[number > 0], size, queries)
+    return Paired(values, samples, sums / len(queries), sums / number[number > 0], names, queries)
 
 
 def _uap(runs: Sequence[Run], block: Block) -> tuple[Floats, Floats | None]:
@@ -147,13 +154,15 @@ def _mean(parts: Sequence[Paired]) -> Paired:
     known = [part.samples for part in parts if part.samples is not None]
     shares = [part.shares for part in parts if part.shares is not None]
     topics = [part.topics for part in parts if part.topics is not None]
+    names = tuple(dict.fromkeys(name for part in parts for name in part.names))
+    same = np.array([[name == own for own in names] for part in parts for name in part.names], dtype=np.float64)
     return Paired(
         np.mean([part.values for part in parts], axis=0),
         np.mean(known, axis=0) if len(known) == len(parts) else None,
-        np.concatenate(shares, axis=1) / len(parts) if shares else None,
-        np.concatenate(topics, axis=1) if topics else None,
-        sum(part.size for part in parts),
-        sum(part.queries for part in parts),
+        np.concatenate(shares, axis=1) @ same / len(parts) if shares else None,
+        np.concatenate(topics, axis=1) @ same / same.sum(axis=0) if topics else None,
+        names,
+        frozenset().union(*(part.queries for part in parts)),
     )
 
 
@@ -176,7 +185,7 @@ def _row(runs: Sequence[Run], mode: str, partition: str, part: Paired) -> dict[s
     return {
         "mode": mode,
         "partition": partition,
-        "queries": part.queries,
+        "queries": len(part.queries),
         "topics": part.size,
         "values": [float(value) for value in part.values],
         "intervals": [None if part.samples is None else interval(part.samples[k]) for k in range(len(runs))],

@@ -22,6 +22,7 @@ class Block:
     Attributes:
         mode: v, t, tv, ...
         partition: its name.
+        keys: [R] the queries.
         topics: [R] search topics of the queries.
         counted: bool [R].
         values: [K, R] the metric.
@@ -30,6 +31,7 @@ class Block:
 
     mode: str
     partition: str
+    keys: tuple[Key, ...]
     topics: tuple[str, ...]
     counted: NDArray[np.bool_]
     values: NDArray[np.float64]
@@ -121,6 +123,7 @@ def _block(runs: Sequence[Run], metric: str, mode: str, partition: str, common: 
     return Block(
         mode,
         partition,
+        tuple(keys),
         tuple(tables[0][key]["topic"] for key in keys),
         np.array([tables[0][key]["counted"] == "True" for key in keys]),
         np.array([_column(run, table, keys, metric) for run, table in zip(runs, tables, strict=True)]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,39 @@ def test_numbers_are_those_of_the_definitions(runs: Path, capsys: pytest.Capture
     assert other["p"] == pytest.approx(sign_flip_p(np.concatenate(shares)))
     assert other["effect_size"] == pytest.approx(effect_size(np.concatenate(topic_means)))
     assert other["p"] == other["p_holm"] < 0.05
+
+
+def test_partitions_that_share_topics_flip_them_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    news, dance = make_benchmark().partitions
+    tasks = Benchmark("toy", (news, replace(news, name="hard", database=news.database[:-8]), dance))
+    a, b = (write_run(tmp_path / name, seed, tasks) for seed, name in enumerate("ab"))
+    shares: dict[str, float] = {}
+    topic_means: dict[str, list[float]] = {}
+    for name in ("news", "hard", "dance"):
+        first, second = precisions(a, name, "a"), precisions(b, name, "b")
+        for topic in {topic for topic, _ in first.values()}:
+            gains = [second[query][1] - value for query, (own, value) in first.items() if own == topic]
+            shares[topic] = shares.get(topic, 0.0) + sum(gains) / len(first) / 3
+            topic_means.setdefault(topic, []).append(float(np.mean(gains)))
+    mean = compared(capsys, a, b)["rows"][-1]
+    other = mean["differences"][0]
+    assert (mean["partition"], mean["topics"], mean["queries"]) == ("mean", 12, 24)
+    assert other["difference"] == pytest.approx(sum(shares.values()))
+    assert other["p"] == pytest.approx(sign_flip_p(np.array(list(shares.values()))))
+    assert other["effect_size"] == pytest.approx(effect_size(np.array([np.mean(v) for v in topic_means.values()])))
+
+
+def test_the_mean_over_twice_the_same_partition_says_no_more_than_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    news = make_benchmark().partitions[0]
+    twice = Benchmark("toy", (news, replace(news, name="again")))
+    a, b = (write_run(tmp_path / name, seed, twice) for seed, name in enumerate("ab"))
+    one, _, mean = compared(capsys, a, b)["rows"]
+    assert (mean["topics"], mean["queries"]) == (one["topics"], one["queries"]) == (6, 12)
+    assert mean["differences"][0]["interval"] == pytest.approx(one["differences"][0]["interval"])
+    for name in ("difference", "p", "p_holm", "effect_size"):
+        assert mean["differences"][0][name] == pytest.approx(one["differences"][0][name])
 
 
 def test_a_run_against_a_baseline_in_its_folder(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
