@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folder, or FOLDER:MODEL")
     parser.add_argument("--metric", default="mAP", help="mAP (default), uAP, recall@200, MRR, ... as in per_query.csv")
-    parser.add_argument("--mode", help="v, t, tv, ...; default: every mode that all runs have")
+    parser.add_argument("--mode", help="v, t, tv, ...; default: every mode that all runs have, without the upper bound")
     parser.add_argument("--common", action="store_true", help="compare the queries that all runs have")
     parser.add_argument("--out", type=Path, help="folder for compare.json, compare.md and compare.png")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")

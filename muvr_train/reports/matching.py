@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.reports.runs import NEEDED, Key, Run
+from muvr_train.search.filter_scores import UPPER_BOUND
 
 SAME = {"split": "benchmark.split", "gallery": "benchmark.gallery"}
 NO_METRIC = (*NEEDED, "expression", "top_false", "first_missed", "first_missed_rank")
@@ -44,7 +45,7 @@ def common_blocks(runs: Sequence[Run], metric: str, mode: str | None, common: bo
     Args:
         runs: two or more.
         metric: a per-query metric, `mAP` for the column AP.
-        mode: one mode; None for all that every run has.
+        mode: one mode; None for all that every run has but the upper bound by labels, which is no result.
         common: compare the queries that all runs have, where the runs do not have the same.
 
     Returns:
@@ -71,7 +72,7 @@ def common_blocks(runs: Sequence[Run], metric: str, mode: str | None, common: bo
 
 
 def _modes(runs: Sequence[Run], mode: str | None) -> list[str]:
-    shared = [name for name in runs[0].modes if all(name in run.modes for run in runs)]
+    shared = [name for name in runs[0].modes if name != UPPER_BOUND and all(name in run.modes for run in runs)]
     if mode is not None:
         for run in runs:
             if mode not in run.modes:
