@@ -52,6 +52,7 @@ def write_run(
         "protocol": {"split": split, "gallery": "split"},
         "ties": "average",
         "galleries": gallery_digests(benchmark),
+        "averaged": benchmark.averaged,
     }
     results, baseline = (evaluate_scores(source, benchmark, protocol) for source in (own, other))
     write_results(folder, results, meta, {"frame_max": baseline})

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from muvr_train.reports.comparison import MEANS
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's, which colour-blind people can tell apart."""
 
@@ -36,7 +38,7 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
         for row in [row for row in found["rows"] if row["mode"] == mode]:
             for index, other in enumerate(row["differences"]):
                 place = parts.index(row["partition"]) + (index - (len(others) - 1) / 2) * step
-                _draw(axis, place, other, COLOURS[index % len(COLOURS)], row["partition"] == "mean")
+                _draw(axis, place, other, COLOURS[index % len(COLOURS)], row["partition"] in MEANS)
         axis.axvline(0, color="#444444", linewidth=1, zorder=0)
         axis.set_title(f"query {mode}", fontsize=10)
         axis.set_xlabel(f"difference in {found['metric']} (points)", fontsize=9)
@@ -44,8 +46,9 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
         axis.set_axisbelow(True)
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(labelsize=9, length=0)
-        if "mean" in parts and len(parts) > 1:
-            axis.axhline(parts.index("mean") - 0.5, color="#bbbbbb", linewidth=0.8)
+        for place in range(1, len(parts)):
+            if parts[place] in MEANS:
+                axis.axhline(place - 0.5, color="#bbbbbb", linewidth=0.8)
     first = axes[0, 0]
     first.set_yticks(range(len(parts)), parts)
     first.set_ylim(len(parts) - 0.4, -0.6)

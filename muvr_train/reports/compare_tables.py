@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from muvr_train.reports.comparison import MEANS
+
 HEADS = ("partition", "run", "value", "95 %", "difference", "95 %", "p", "p (Holm)", "effect")
 
 
@@ -21,7 +23,7 @@ def print_comparison(found: Mapping[str, Any], console: Console | None = None) -
             table.add_column(head, justify="left" if place < 2 else "right", overflow="fold")
         rows = [row for row in found["rows"] if row["mode"] == mode]
         for row in rows:
-            style = "bold" if row["partition"] == "mean" else None
+            style = "bold" if row["partition"] in MEANS else None
             for cells in _lines(found, row):
                 table.add_row(*map(escape, cells), style=style)
             table.add_section()

@@ -16,7 +16,8 @@ from muvr_train.reports.matching import Block, common_blocks
 from muvr_train.reports.runs import Key, Run
 
 DEFINITIONS = {
-    "value": "mean over the counted queries of a partition; `mean` is the plain mean over partitions",
+    "value": "mean over the counted queries of a partition; `mean` is the plain mean over partitions, "
+    "`mean of common` that over the partitions that every run has",
     "interval": "95 % percentile interval over bootstrap resamples of the search topics of each partition",
     "difference": "run minus the first run, on the same queries; its interval resamples the same topics for both",
     "p": "two-sided paired permutation test that flips the sign of whole topics: all patterns of up to "
@@ -27,6 +28,8 @@ DEFINITIONS = {
     "topics, of a topic of several partitions its mean",
     "topics": "search topics with counted queries, each once",
 }
+MEANS = "mean", "mean of common"
+"""What the mean over partitions is called: over all, and where a run lacks some of them."""
 UAP_NOTE = (
     "uAP has intervals but no p value: it ranks the pairs of all queries at once, and scores of two models cannot be "
     "swapped within one ranking"
@@ -97,10 +100,13 @@ def compare_runs(
         parts = {block.partition: block for block in blocks if block.mode == chosen}
         paired = {name: _paired(runs, block, metric, resamples, seed) for name, block in parts.items()}
         rows += [_row(runs, chosen, name, part) for name, part in paired.items()]
-        averaged = runs[0].meta.get("averaged") or list(paired)
+        lacking = _partitions(runs, chosen) - paired.keys()
+        if lacking:
+            notes.append(f"{chosen}: {', '.join(sorted(lacking))}: not in every run, left out")
+        averaged = runs[0].meta.get("averaged") or paired.keys() | lacking
         inside = [part for name, part in paired.items() if name in averaged]
         if inside:
-            rows.append(_row(runs, chosen, "mean", _mean(inside)))
+            rows.append(_row(runs, chosen, MEANS[not lacking.isdisjoint(averaged)], _mean(inside)))
         if any(part.size < 2 for part in paired.values()):
             notes.append(f"{chosen}: a partition with one search topic has no interval, and so the mean has none")
         few = [name for name, part in paired.items() if part.size > 1 and 2.0 ** (1 - part.size) >= 0.05]
@@ -119,6 +125,11 @@ def compare_runs(
         "notes": list(dict.fromkeys(notes)),
         "definitions": DEFINITIONS,
     }
+
+
+def _partitions(runs: Sequence[Run], mode: str) -> set[str]:
+    """Those that any run has in a mode."""
+    return {partition for run in runs for known, partition in run.lines if known == mode}
 
 
 def _paired(runs: Sequence[Run], block: Block, metric: str, resamples: int, seed: int) -> Paired:

@@ -103,6 +103,46 @@ def test_the_mean_over_twice_the_same_partition_says_no_more_than_one(
         assert mean["differences"][0][name] == pytest.approx(one["differences"][0][name])
 
 
+def test_partitions_that_a_run_lacks_are_named_and_the_mean_is_called_otherwise(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    news = make_benchmark().partitions[0]
+    one = write_run(tmp_path / "one", 5, Benchmark("toy", (news,)))
+    for order in ((runs / "a", one), (one, runs / "a")):
+        found = compared(capsys, *order, "--common")
+        assert [row["partition"] for row in found["rows"]] == ["news", "mean of common"]
+        assert any("dance: not in every run" in note for note in found["notes"])
+        assert found["rows"][0]["differences"] == found["rows"][1]["differences"]
+    assert main([*map(str, order), "--common", "--out", str(tmp_path / "out")]) == 0
+    assert "mean of common (6 topics, 12 queries)" in capsys.readouterr().out
+    assert compared(capsys, runs / "a", runs / "b", "--common")["rows"][-1]["partition"] == "mean"
+
+
+def test_a_partition_outside_the_mean_may_lack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    news, dance = make_benchmark().partitions
+    both = write_run(tmp_path / "both", 0, Benchmark("toy", (news, dance), averaged=("news",)))
+    one = write_run(tmp_path / "one", 1, Benchmark("toy", (news,), averaged=("news",)))
+    found = compared(capsys, both, one, "--common")
+    assert [row["partition"] for row in found["rows"]] == ["news", "mean"]
+    assert any("dance: not in every run" in note for note in found["notes"])
+
+
+def test_an_upper_bound_is_no_run_to_be_tested_unless_asked(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = []
+    for name in "ab":
+        folders.append(shutil.copytree(runs / name, tmp_path / f"{name} bound"))
+        path = folders[-1] / "per_query.csv"
+        header, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        more = [line.replace(",v,", ",upper_bound_by_labels,") for line in lines]
+        path.write_text("".join([header, *lines, *more]), encoding="utf-8")
+    texts = [f"{folder}:{name}" for folder, name in zip(folders, "ab", strict=True)]
+    assert {row["mode"] for row in compared(capsys, *texts)["rows"]} == {"v"}
+    asked = compared(capsys, *texts, "--mode", "upper_bound_by_labels")["rows"]
+    assert {row["mode"] for row in asked} == {"upper_bound_by_labels"}
+
+
 def test_a_run_against_a_baseline_in_its_folder(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = compared(capsys, f"{runs / 'a'}:frame_max", runs / "a", "--metric", "recall@5")
     assert [run["name"] for run in found["runs"]] == ["a:frame_max", "a"]
