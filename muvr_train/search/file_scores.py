@@ -14,7 +14,7 @@ from muvr_train.errors import DataError, shorten
 from muvr_train.search.filter_files import GivenRows, judge_given, repeat_queries, without_tags
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.score_files import ScoreFile
-from muvr_train.search.score_ids import OLD_NAMES, find, index_of, places_of
+from muvr_train.search.score_ids import OLD_NAMES, index_of, places_of, refuse_shared
 from muvr_train.search.scores import ScoreMatrix
 
 
@@ -33,6 +33,7 @@ class FileScores:
         self.modes: tuple[str, ...] = (file.mode,)
         self._rows = {name: index_of(block.queries) for name, block in file.blocks.items()}
         self._columns = {name: index_of(block.database) for name, block in file.blocks.items()}
+        self._owners: dict[tuple[str, str], dict[int, str]] = {}
         self._found: dict[tuple[str, tuple[str, ...], tuple[str, ...]], tuple[dict[str, int], dict[str, int]]] = {}
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
@@ -125,8 +126,9 @@ class FileScores:
         block = self.file.blocks[self._block(partition)]
         pairs = zip(block.queries, block.expressions or (), strict=True)
         index = {f"{query}\n{expression}": row for row, (query, expression) in enumerate(pairs)}
-        found = ((row, find(index, partition.name, f"{row.query}\n{row.expression}")) for row in partition.filters)
-        return {_pair(row): place for row, place in found if place is not None}
+        wanted = {f"{row.query}\n{row.expression}": _pair(row) for row in partition.filters}
+        found = places_of(index, partition.name, list(wanted))
+        return {wanted[name]: place for name, place in found.items()}
 
     def _lacking(self, partition: Partition, rows: Mapping[str, int]) -> list[str]:
         """What the file must have: every query, or every expression that the official program evaluates."""
@@ -152,7 +154,7 @@ class FileScores:
             if name in self.file.blocks:
                 return name
         for name, index in self._rows.items():
-            if any(find(index, partition.name, query) is not None for query in partition.query_ids):
+            if places_of(index, partition.name, partition.query_ids):
                 return name
         raise DataError(
             f"{self.file.path} has no scores of partition {partition.name}: its blocks are "
@@ -168,6 +170,8 @@ class FileScores:
             columns = places_of(self._columns[name], partition.name, partition.database)
             if not rows or not columns:
                 raise DataError(f"{self.file.path}: {self._nothing(partition, name, bool(rows))}")
+            for what, places in (("rows", rows), ("columns", columns)):
+                refuse_shared(self._owners.setdefault((name, what), {}), places)
             self._found[key] = (rows, columns)
         return self._found[key]
 

@@ -15,23 +15,45 @@ def index_of(ids: Sequence[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(ids)}
 
 
-def find(index: Mapping[str, int], partition: str, name: str) -> int | None:
-    """The place of an id: as it is, without its partition, or with the partition's old name.
+def places_of(index: Mapping[str, int], partition: str, names: Sequence[str]) -> dict[str, int]:
+    """The places of those ids that are there, in the order of `names`.
+
+    An id may stand there as it is, without its partition, or with the partition's old name; what is itself another id
+    of `names` is no spelling of this one.
 
     Raises:
-        DataError: it stands there in two spellings.
+        DataError: an id stands there in two spellings.
     """
-    bare = name.removeprefix(f"{partition}/")
-    spellings = dict.fromkeys((name, bare, f"{OLD_NAMES.get(partition, partition)}/{bare}"))
-    found = [spelling for spelling in spellings if spelling in index]
-    if len(found) > 1:
-        raise DataError(f"the ids {found[0]} and {found[1]} are the same video of partition {partition}: give it once")
-    return index[found[0]] if found else None
-
-
-def places_of(index: Mapping[str, int], partition: str, names: Sequence[str]) -> dict[str, int]:
-    """The places of those ids that are there, in the order of `names`; see `find`."""
     if partition not in OLD_NAMES and not any(name.startswith(f"{partition}/") for name in names):
         return {name: index[name] for name in names if name in index}  # there is no other spelling
-    found = ((name, find(index, partition, name)) for name in names)
-    return {name: place for name, place in found if place is not None}
+    literal = frozenset(names)
+    places: dict[str, int] = {}
+    for name in names:
+        bare = name.removeprefix(f"{partition}/")
+        spellings = dict.fromkeys((name, bare, f"{OLD_NAMES.get(partition, partition)}/{bare}"))
+        found = [one for one in spellings if one in index and (one == name or one not in literal)]
+        if len(found) > 1:
+            raise DataError(
+                f"the ids {found[0]} and {found[1]} are the same video of partition {partition}: give it once"
+            )
+        if found:
+            places[name] = index[found[0]]
+    return places
+
+
+def refuse_shared(owners: dict[int, str], places: Mapping[str, int]) -> None:
+    """Refuse a row or a column that would serve two different ids.
+
+    Args:
+        owners: id by place, of what was found before; gets the new ones.
+        places: place by id.
+
+    Raises:
+        DataError: with both ids.
+    """
+    for name, place in places.items():
+        if (owner := owners.setdefault(place, name)) != name:
+            raise DataError(
+                f"one row or column could be {owner} and {name}, which are different ids: write ids in full, as "
+                "<partition>/<video id>"
+            )

@@ -152,6 +152,51 @@ def test_one_video_in_two_spellings() -> None:
         given.known_queries(NEWS)
 
 
+@pytest.mark.parametrize("part", [NEWS, OTHERS])
+def test_an_id_that_looks_like_another_ones_bare_spelling(part: Partition) -> None:
+    """Table data may hold `v0` beside `news/v0`: a file with one of them has one of them."""
+    twice = replace(part, database=("v0", *part.database))
+    given = source(all=(part.query_ids, ("v0", *part.database), np.hstack([[[7.0], [8.0]], TRUTH])))
+    matrix = given.score(twice, given.modes)["scores"]
+    assert matrix.database == twice.database
+    assert matrix.scores[:, 0].tolist() == [7.0, 8.0]
+    np.testing.assert_array_equal(matrix.scores[:, 1:], TRUTH)
+    given = source(all=(part.query_ids, ("v0", *part.database[1:]), TRUTH))
+    with pytest.raises(DataError, match=rf"1 database videos without a column: {part.name}/v0\."):
+        given.refuse_missing(Benchmark("table", (twice,)), given.modes)
+
+
+def test_one_column_never_serves_two_videos() -> None:
+    mixed = replace(OTHERS, database=("others/v0", "others/geng/v0"))
+    given = source(all=(OTHERS.query_ids, ["geng/v0"], [[1.0], [2.0]]))
+    with pytest.raises(DataError, match=r"could be others/v0 and others/geng/v0.*write ids in full"):
+        given.known_queries(mixed)
+
+
+@pytest.mark.parametrize("what", ["queries", "database"])
+def test_one_row_or_column_never_serves_two_partitions(what: str) -> None:
+    dance = partition("dance")
+    both = Benchmark("muvr_base", (NEWS, dance))
+    ids = {
+        "queries": (bare(NEWS.query_ids), [*NEWS.database, *dance.database]),
+        "database": ([*NEWS.query_ids, *dance.query_ids], bare(NEWS.database)),
+    }[what]
+    given = source(all=(*ids, np.zeros((len(ids[0]), len(ids[1])))))
+    first = {"queries": "news/q0 and dance/q0", "database": "news/v0 and dance/v0"}[what]
+    with pytest.raises(DataError, match=f"could be {first}"):
+        given.refuse_missing(both, given.modes)
+    with pytest.raises(DataError, match=f"could be {first}"):
+        evaluate_scores(given, both, Protocol(on_missing="official"))
+    evaluate_scores(given, ONE)
+
+
+def test_partitions_that_share_their_ids_share_rows_and_columns() -> None:
+    tasks = Benchmark("fivr_5k", tuple(replace(NEWS, name=name) for name in ("DSVR", "CSVR")))
+    given = source(all=(NEWS.query_ids, NEWS.database, TRUTH))
+    results = evaluate_scores(given, tasks)
+    assert results.metrics("scores", "DSVR") == results.metrics("scores", "CSVR")
+
+
 @pytest.mark.parametrize("mode", ["v", "t", "tv"])
 @pytest.mark.parametrize("blocks", [True, False])
 def test_official_scores_give_the_official_numbers(shared: Path, mode: str, blocks: bool) -> None:
