@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.benchmarks.types import Partition
 from muvr_train.metrics.ranks import TieGroups
-from muvr_train.search.filter_scores import UPPER_BOUND
 from muvr_train.search.judged import JudgedScores
 
 

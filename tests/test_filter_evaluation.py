@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.splits import apply_splits
 from muvr_train.benchmarks.types import Benchmark
@@ -24,7 +25,7 @@ from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.results import Results
-from muvr_train.search.filter_scores import UPPER_BOUND, TagSettings
+from muvr_train.search.filter_scores import TagSettings
 from muvr_train.search.sources import ModelScores
 from tests.tagged import EXPRESSIONS, TAGS, make_tagged, write_query
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muvr_train.search.filter_scores import UPPER_BOUND
+from muvr_train.benchmarks.expressions import UPPER_BOUND
 from tests.tagged import make_tagged
 from tests.test_end_to_end import Workplace
 

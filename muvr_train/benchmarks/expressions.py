@@ -18,6 +18,8 @@ from muvr_train.errors import DataError
 WORDS = ("AND", "OR")
 OPERATORS = ("single", "compound", *WORDS)
 SIGNS = ("+", "-", "mixed")
+UPPER_BOUND = "upper_bound_by_labels"
+"""The mode that is no method: the best combination of scores by the labels themselves."""
 _CUT = re.compile(r"\s+(?=[+-])")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.reports.content import ReportContent
 from muvr_train.reports.score_tables import Row, ScoreTable, partitions_of, table_by_partition
-from muvr_train.search.filter_scores import UPPER_BOUND
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.reports.runs import NEEDED, Key, Run
-from muvr_train.search.filter_scores import UPPER_BOUND
 
 SAME = {"split": "benchmark.split", "gallery": "benchmark.gallery"}
 NO_METRIC = (*NEEDED, "expression", "top_false", "first_missed", "first_missed_rank")

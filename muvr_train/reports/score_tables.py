@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.reports.content import ReportContent
 from muvr_train.results import Results
-from muvr_train.search.filter_scores import UPPER_BOUND
 
 MISSING = "-"
 BREAKDOWN_COUNTS = ("counted_queries", "positives")

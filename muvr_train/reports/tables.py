@@ -8,11 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from muvr_train.benchmarks.expressions import OPERATORS, SIGNS
+from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, UPPER_BOUND
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.reports.robustness_tables import MOST_COLUMNS, robustness_tables
 from muvr_train.results import Results
-from muvr_train.search.filter_scores import UPPER_BOUND
 
 COLUMNS = [*(("operator", name) for name in OPERATORS), *(("sign", name) for name in SIGNS)]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, Expression, operator_of, parse, sign_of
+from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, UPPER_BOUND, Expression, operator_of, parse, sign_of
 from muvr_train.benchmarks.muvr_filter import FilterRow, filter_rows
 from muvr_train.benchmarks.types import Judgement, Partition
 from muvr_train.errors import ConfigError, DataError, shorten
@@ -22,7 +22,7 @@ from muvr_train.search.sources import GivenFilters, ScoreSource, TagSource
 from muvr_train.search.upper_bound import best_combination
 
 log = logging.getLogger(__name__)
-OFFICIAL, LOGIC, UPPER_BOUND = "tag_", "logic_", "upper_bound_by_labels"
+OFFICIAL, LOGIC = "tag_", "logic_"
 WITHOUT_TAGS = 0.0
 
 

@@ -8,13 +8,13 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.benchmarks.published import published_rows
 from muvr_train.reports.content import ReportContent
 from muvr_train.reports.latex import render_latex
 from muvr_train.reports.score_tables import table_by_partition
 from muvr_train.reports.tables import expression_table, print_tables
 from muvr_train.results import Results
-from muvr_train.search.filter_scores import UPPER_BOUND
 
 VALUES = {"tag_0.0": 0.2, "tag_0.3": 0.4, "logic_0.0": 0.3, "logic_0.3": 0.5, UPPER_BOUND: 0.9}
 
