@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition
 from muvr_train.errors import DataError, shorten
 
 CUT = re.compile(r"_\d{2,}\.\d\d\.\d\d-\d{2,}\.\d\d\.\d\d")
+HELD_OUT = ("val", "test")
 SAME_VIDEO, SAME_UPLOAD, EQUAL_FEATURES = "same video", "cuts of one upload", "equal features"
 
 
@@ -44,7 +45,8 @@ class LeakReport:
         dropped_queries: Training queries that `drop_leaks` takes out: they leak themselves or have no positive left.
         dropped_positives: (query, video) pairs that it takes out of the other training queries.
         shared_distractors: Videos listed as non-matching on both sides, matching on neither: no label leaks by them.
-        matching_distractors: Non-matching videos of training queries that are held-out queries or positives.
+        matching_distractors: Non-matching videos of training queries that are held-out queries or positives, also under
+            another id; what learns without labels does not see them.
         compared_features: Whether digests of the features were compared.
     """
 
@@ -76,7 +78,7 @@ class LeakReport:
             lines.append("features were not compared")
         lines.append(
             f"distractors shared between training and held-out queries: {self.shared_distractors}; "
-            f"training distractors that match a held-out query: {self.matching_distractors}"
+            f"training distractors that are or match a held-out query: {self.matching_distractors}"
         )
         return lines
 
@@ -86,6 +88,46 @@ class _Held:
     video: str
     query: str
     split: str
+
+
+class HeldOut:
+    """The queries of some splits and their positives, to be recognised by id, upload or equal features.
+
+    Args:
+        benchmark: All splits.
+        digests: Video id -> digest of its features; None compares ids only.
+        splits: Of the queries that are held out; None for all queries.
+    """
+
+    def __init__(
+        self, benchmark: Benchmark, digests: Mapping[str, str] | None = None, splits: Sequence[str] | None = HELD_OUT
+    ) -> None:
+        self._digests = digests or {}
+        self._uploads: dict[str, dict[str, _Held]] = {}
+        self._features: dict[str, _Held] = {}
+        for held in _held(benchmark, splits):
+            self._uploads.setdefault(upload_of(held.video), {}).setdefault(held.video, held)
+            if held.video in self._digests:
+                self._features.setdefault(self._digests[held.video], held)
+
+    def match(self, video: str, digest: str | None) -> tuple[str, _Held] | None:
+        """The strongest reason why a video is one of them, and which; None where it is not.
+
+        The same name in two partitions is passed over where the digests show different videos.
+        """
+        same_upload = self._uploads.get(upload_of(video), {})
+        if video in same_upload:
+            return SAME_VIDEO, same_upload[video]
+        name = video.split("/", 1)[-1]
+        cuts = []
+        for held in same_upload.values():
+            if held.video.split("/", 1)[-1] != name:
+                cuts.append(held)
+            elif digest is None or self._digests.get(held.video, digest) == digest:
+                return SAME_VIDEO, held
+        if digest is not None and digest in self._features:
+            return EQUAL_FEATURES, self._features[digest]
+        return (SAME_UPLOAD, cuts[0]) if cuts else None
 
 
 def upload_of(video: str) -> str:
@@ -116,21 +158,16 @@ def find_leaks(benchmark: Benchmark, digests: Mapping[str, str] | None = None) -
             f"benchmark {benchmark.name}: queries without a split: {shorten(lost)}; call apply_splits first"
         )
     digests = digests or {}
-    uploads: dict[str, dict[str, _Held]] = {}
-    features: dict[str, _Held] = {}
-    for held in _held(benchmark):
-        uploads.setdefault(upload_of(held.video), {}).setdefault(held.video, held)
-        if held.video in digests:
-            features.setdefault(digests[held.video], held)
+    held_out = HeldOut(benchmark, digests)
     leaks = []
     for judgement in _training(benchmark):
         for video in dict.fromkeys((_own(benchmark, judgement), *judgement.positives)):
-            found = _match(video, uploads.get(upload_of(video), {}), features, digests)
+            found = held_out.match(video, digests.get(video))
             if found is not None:
                 kind, held = found
                 leaks.append(Leak(kind, judgement.query, video, held.video, held.query, held.split))
     queries, positives = _concerned(benchmark, leaks)
-    shared, matching = _distractors(benchmark)
+    shared, matching = _distractors(benchmark, held_out, digests)
     return LeakReport(tuple(leaks), queries, positives, shared, matching, bool(digests))
 
 
@@ -142,31 +179,13 @@ def _training(benchmark: Benchmark) -> Iterator[Judgement]:
     return (row for row in benchmark.judgements if benchmark.query_by_id[row.query].split == "train")
 
 
-def _held(benchmark: Benchmark) -> Iterator[_Held]:
-    for judgement in benchmark.judgements:
-        split = str(benchmark.query_by_id[judgement.query].split)
-        if split != "train":
-            for video in (_own(benchmark, judgement), *judgement.positives):
-                yield _Held(video, judgement.query, split)
-
-
-def _match(
-    video: str, same_upload: Mapping[str, _Held], features: Mapping[str, _Held], digests: Mapping[str, str]
-) -> tuple[str, _Held] | None:
-    """The strongest reason why a training video is on the held-out side as well."""
-    if video in same_upload:
-        return SAME_VIDEO, same_upload[video]
-    digest = digests.get(video)
-    name = video.split("/", 1)[-1]
-    cuts = []
-    for held in same_upload.values():
-        if held.video.split("/", 1)[-1] != name:
-            cuts.append(held)
-        elif digest is None or digests.get(held.video, digest) == digest:
-            return SAME_VIDEO, held
-    if digest is not None and digest in features:
-        return EQUAL_FEATURES, features[digest]
-    return (SAME_UPLOAD, cuts[0]) if cuts else None
+def _held(benchmark: Benchmark, splits: Sequence[str] | None) -> Iterator[_Held]:
+    for partition in benchmark.partitions:
+        for judgement in (*partition.judgements, *partition.filters):
+            split = str(benchmark.query_by_id[judgement.query].split)
+            if splits is None or split in splits:
+                for video in (_own(benchmark, judgement), *judgement.positives):
+                    yield _Held(video, judgement.query, split)
 
 
 def _concerned(benchmark: Benchmark, leaks: list[Leak]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
@@ -185,17 +204,17 @@ def _concerned(benchmark: Benchmark, leaks: list[Leak]) -> tuple[tuple[str, ...]
     return tuple(queries), tuple(positives)
 
 
-def _distractors(benchmark: Benchmark) -> tuple[int, int]:
+def _distractors(benchmark: Benchmark, held_out: HeldOut, digests: Mapping[str, str]) -> tuple[int, int]:
     training = {video for judgement in _training(benchmark) for video in judgement.negatives}
     train_matches = {video for row in _training(benchmark) for video in (_own(benchmark, row), *row.positives)}
-    held_matches = {held.video for held in _held(benchmark)}
+    matching = {video for video in training if held_out.match(video, digests.get(video)) is not None}
     held = {
         video
         for row in benchmark.judgements
-        if benchmark.query_by_id[row.query].split != "train"
+        if benchmark.query_by_id[row.query].split in HELD_OUT
         for video in row.negatives
     }
-    return len((training & held) - train_matches - held_matches), len(training & held_matches)
+    return len((training & held) - train_matches - matching), len(matching)
 
 
 def drop_leaks(benchmark: Benchmark, report: LeakReport) -> Benchmark:

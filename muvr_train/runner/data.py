@@ -14,7 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from muvr_train.benchmarks.holes import without_missing
-from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
+from muvr_train.benchmarks.leakage import HeldOut, drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.splits import apply_splits, split_by_fold
 from muvr_train.benchmarks.types import Benchmark
@@ -73,17 +73,18 @@ class Data:
     def train_videos(self) -> Sequence[str]:
         """Give what may be learned from without labels: the training part's videos that match no held-out query.
 
+        Left out are also other cuts of such videos' uploads, and the same features under other ids.
         Empty for a benchmark that is only evaluated.
         """
         if self.kind == EVALUATED_ONLY:
             return []
-        held = {
-            video
-            for row in self.benchmark.judgements
-            if self.benchmark.query_by_id[row.query].split != "train"
-            for video in (self.benchmark.query_by_id[row.query].video_id, *row.positives)
-        }
-        return [video for video in self.train_part.video_ids if video not in held]
+        held_out = HeldOut(self.benchmark, self.digests)
+        return [video for video in self.train_part.video_ids if not held_out.match(video, self.digests.get(video))]
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The features of the benchmark's videos, hashed: equal ones are one video, whatever their ids."""
+        return {} if self.features is None else digests_of(self.features, self.benchmark.video_ids)
 
     @cached_property
     def train_part(self) -> Benchmark:
@@ -150,7 +151,7 @@ def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Da
         benchmark = split_by_fold(benchmark, cfg.benchmark.folds, cfg.benchmark.fold)
     data = Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
     if training:
-        report = find_leaks(benchmark, digests_of(store, benchmark.video_ids))
+        report = find_leaks(benchmark, data.digests)
         data.training, data.leakage = drop_leaks(benchmark, report), "\n".join(report.lines())
     return data
 

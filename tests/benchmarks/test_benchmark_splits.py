@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muvr_train.benchmarks.leakage import drop_leaks, find_leaks, upload_of
+from muvr_train.benchmarks.leakage import HeldOut, drop_leaks, find_leaks, upload_of
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.published import published_rows
 from muvr_train.benchmarks.splits import apply_splits, assign_splits, split_by_topic, split_sizes
@@ -218,6 +218,32 @@ def test_kinds_of_leaks_and_what_is_dropped(train, held, digests, kind):
     assert clean.relevance("p/q1", f"p/{train}") == -1
     assert not find_leaks(clean, digests)
     assert clean.select("test") == bench.select("test")
+
+
+@pytest.mark.parametrize(
+    ("distractor", "positive", "digests", "matching"),
+    [
+        ("a", "a", {}, 1),
+        (CUT_A, CUT_B, {}, 1),
+        ("a", "b", {"p/a": "1", "p/b": "1"}, 1),
+        ("a", "b", {"p/a": "1", "p/b": "2"}, 0),
+        ("a", "b", {"p/b": "2"}, 0),
+    ],
+)
+def test_distractors_are_compared_as_matches_are(distractor, positive, digests, matching):
+    rows = {"q1": ("t1", ["c"], [distractor, "x"]), "q2": ("t2", [positive], ["x", distractor])}
+    report = find_leaks(benchmark(rows, {"q1": "train", "q2": "test"}), digests)
+    assert not report.leaks
+    assert (report.shared_distractors, report.matching_distractors) == (2 - matching, matching)
+
+
+def test_matches_of_tag_expressions_are_held_out_too():
+    bench = benchmark({"q1": ("t1", ["a"], []), "q2": ("t2", ["b"], [])}, {"q1": "train", "q2": "test"})
+    filtered = replace(bench.partitions[0], filters=(Judgement("p/q2", {"p/f": "match"}, expression="+x"),))
+    held_out, names = HeldOut(replace(bench, partitions=(filtered,))), ("q1", "q2", "a", "b", "f")
+    assert [video for video in names if held_out.match(f"p/{video}", None)] == ["q2", "b", "f"]
+    whole = HeldOut(bench, splits=None)
+    assert [video for video in names if whole.match(f"o/{video}", None)] == ["q1", "q2", "a", "b"]
 
 
 def test_a_query_that_leaks_itself_goes():
