@@ -140,10 +140,10 @@ def _nothing_found(partition: Partition, judged: JudgedScores) -> bool:
 def _scored_partitions(
     source: ScoreSource, benchmark: Benchmark, modes: Sequence[str]
 ) -> Iterator[tuple[Partition, dict[str, ScoreMatrix]]]:
-    """Score partition by partition; tasks that ask the same queries are scored once, over all of their videos."""
+    """Score partition by partition; tasks that ask the same queries are scored once where that changes no score."""
     groups: dict[tuple[str, ...], list[Partition]] = {}
     for partition in benchmark.partitions:
-        groups.setdefault(partition.query_ids, []).append(partition)
+        groups.setdefault(partition.query_ids if source.pairwise else (partition.name,), []).append(partition)
     for group in groups.values():
         if group[0].divisor == "found" and not source.known_queries(group[0]):
             log.warning("%s: none of its queries was scored; it is left out", ", ".join(part.name for part in group))

@@ -14,6 +14,7 @@ class MatrixScores:
     """Scores of whatever queries and videos a matrix has; counts how often it is asked."""
 
     modes: tuple[str, ...] = ("v",)
+    pairwise = True
 
     def __init__(self, matrix: ScoreMatrix) -> None:
         self.matrix, self.asked = matrix, 0

@@ -342,6 +342,7 @@ def test_the_queries_own_score_may_be_of_one_part(make: Make) -> None:
 def test_a_source_without_tags_is_refused(store: FeatureStore, benchmark: Benchmark) -> None:
     class Plain:
         modes = ("v",)
+        pairwise = True
 
         def refuse_missing(self, benchmark: Benchmark, modes: Any) -> None:
             """Lack nothing."""

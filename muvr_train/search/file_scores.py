@@ -28,6 +28,8 @@ class FileScores:
         label: the name in tables, None for the file's name without its ending.
     """
 
+    pairwise = False  # every partition may have a block of its own
+
     def __init__(self, file: ScoreFile, label: str | None = None) -> None:
         self.file, self.label = file, label or file.path.stem
         self.modes: tuple[str, ...] = (file.mode,)

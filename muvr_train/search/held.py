@@ -18,6 +18,8 @@ class HeldScores:
         matrices: mode -> partition -> its scores.
     """
 
+    pairwise = False  # every partition has a matrix of its own
+
     def __init__(self, matrices: Mapping[str, Mapping[str, ScoreMatrix]]) -> None:
         self.matrices = matrices
         self.modes = tuple(matrices)

@@ -88,6 +88,8 @@ class FusedScores:
         ConfigError: an unknown method, or fewer than two files.
     """
 
+    pairwise = False  # ranks and z-scores look at the whole gallery
+
     def __init__(self, files: Sequence[FileScores], method: str) -> None:
         if method not in FUSIONS or len(files) < 2:
             raise ConfigError(f"fuse={method} of {len(files)} files: fuse two or more by {', '.join(FUSIONS)}")

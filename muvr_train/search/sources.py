@@ -36,9 +36,12 @@ class ScoreSource(Protocol):
 
     Attributes:
         modes: The modes that it can serve.
+        pairwise: Whether the score of a pair is the same whatever else the partition holds. Tasks that share their
+            queries are then scored once, over all of their videos.
     """
 
     modes: tuple[str, ...]
+    pairwise: bool
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
         """Raise a DataError that names what an evaluation needs and this source lacks."""
@@ -84,6 +87,8 @@ class ModelScores:
         frames_as_text: the official rule for queries without a text vector, see `data.batch.load_queries`.
         memory_budget: bytes that scoring may hold, see `exhaustive.block_bytes`; changes memory, not results.
     """
+
+    pairwise = True
 
     def __init__(
         self, model: Retriever, store: FeatureStore, frames_as_text: bool = False, memory_budget: int | None = None

@@ -22,6 +22,8 @@ KS = (1, 2, 10)
 class Table:
     """A score source of given matrices: partition -> mode -> [Q, N]."""
 
+    pairwise = False
+
     def __init__(self, scores: Mapping[str, Mapping[str, np.ndarray]]) -> None:
         self.scores = scores
         self.modes = tuple(next(iter(scores.values())))

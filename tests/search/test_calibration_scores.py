@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.writer import StoreWriter
 from muvr_train.models.frame_max import FrameMax
@@ -171,6 +172,20 @@ def test_blocks_and_order_change_nothing(
     small = CalibratedScores(ModelScores(frame_max(store), store, memory_budget=20_000), source.calibration)
     for mode, matrix in small.score(partition, MODES).items():
         np.testing.assert_allclose(matrix.scores, expected[mode].scores, atol=1e-6)
+
+
+def test_what_looks_at_the_gallery_is_done_for_every_task_by_itself(world: World, store: FeatureStore) -> None:
+    """Expansion by what a query finds first: a task without the easy videos must not see them."""
+    whole = world.benchmark.partitions[0]
+    hard = replace(whole, name="hard", database=whole.database[2:])
+    tasks = replace(world.benchmark, partitions=(whole, hard))
+    protocol = Protocol(modes=("v",), keep_scores=True, on_missing="official")
+    expanded = fitted(world, store, {"query_expansion": QueryExpansion(k=2)})
+    plain = fitted(world, store, {"z_fusion": ZFusion(), "score_norm": ScoreNorm(k=3, videos=9)})
+    assert (expanded.pairwise, plain.pairwise) == (False, True)
+    for source in (expanded, plain):
+        kept = evaluate_scores(source, tasks, protocol).kept[-1].judged
+        np.testing.assert_allclose(kept.scores, source.score(hard, ("v",))["v"].scores, atol=1e-6)
 
 
 def test_expansion_after_a_fusion_asks_by_video_alone(world: World, store: FeatureStore) -> None:

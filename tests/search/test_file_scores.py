@@ -190,6 +190,18 @@ def test_one_row_or_column_never_serves_two_partitions(what: str) -> None:
     evaluate_scores(given, ONE)
 
 
+def test_tasks_that_share_queries_have_their_own_blocks() -> None:
+    """FIVR's tasks ask the same queries: a block of its own for each is looked at, whatever its database."""
+    hard = replace(NEWS, name="hard", database=NEWS.database[1:])
+    tasks = Benchmark("fivr_5k", (NEWS, hard))
+    right = np.array([[2.0, 1.0, 0.0, 0.0, 0.0]] * 2)
+    given = source(news=(NEWS.query_ids, NEWS.database, right), hard=(hard.query_ids, hard.database, -right[:, 1:]))
+    results = evaluate_scores(given, tasks)
+    assert results.metrics("scores", "news")["mAP"] == 1.0
+    assert results.metrics("scores", "hard")["mAP"] == pytest.approx((1 / 3 + 1 / 4) / 2)  # q0 does not rank q0
+    assert given.unknown(tasks) == {"queries": 0, "database": 0}
+
+
 def test_partitions_that_share_their_ids_share_rows_and_columns() -> None:
     tasks = Benchmark("fivr_5k", tuple(replace(NEWS, name=name) for name in ("DSVR", "CSVR")))
     given = source(all=(NEWS.query_ids, NEWS.database, TRUTH))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,22 @@ def test_other_galleries_are_refused_or_cut_to_what_is_common() -> None:
     counts: Any = results.rows[0]["counts"]
     assert (counts["database"], counts["missing_database"]) == (2, 2)
     assert results.metrics("scores")["mAP"] == pytest.approx((0 + 1) / 2)  # x of a is gone, y of b stands first
+
+
+@pytest.mark.parametrize("method", sorted(FUSIONS))
+def test_a_task_is_fused_by_itself(method: str) -> None:
+    """A task without the easy videos gets the same numbers whether the full task is evaluated beside it or not."""
+    hard = replace(
+        PART, name="hard", database=VIDEOS[1:], judgements=(Judgement("a", {"w": "match"}), *PART.judgements[1:])
+    )
+    rng = np.random.default_rng(3)
+    fused = FusedScores(files(rng.random((2, 4)), rng.random((2, 4)) ** 3), method)
+    seen: list[Any] = []
+    for partitions in ((hard,), (PART, hard)):
+        results = evaluate_scores(fused, Benchmark("fivr_5k", partitions), Protocol(keep_scores=True))
+        seen.append(results.kept[-1].judged.scores)
+    np.testing.assert_array_equal(*seen)
+    np.testing.assert_array_equal(seen[0], fused.score(hard, fused.modes)["scores"].scores)
 
 
 def test_nothing_in_common() -> None:

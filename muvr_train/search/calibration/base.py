@@ -64,11 +64,13 @@ class CalibrationStep:
         kind: "features" (the hook `features`), "fusion" (`fuse`) or "scores" (`scores`).
         parts: for a step on features, the parts that it changes.
         modes: for the others, the modes that it changes.
+        pairwise: whether a pair's score depends on no other video of the gallery, see `sources.ScoreSource`.
         background_videos: most videos of the background that the step wants `Rows.background` for.
         state: what `fit` learned, plain tensors; saved and loaded by their names.
     """
 
     kind: ClassVar[Kind] = "scores"
+    pairwise: ClassVar[bool] = False
     parts: tuple[str, ...] = ("video", "frames", "text")
     modes: tuple[str, ...] = ("v", "t", "tv")
     background_videos: int = 0

@@ -103,6 +103,7 @@ class CalibratedScores:
         self.source, self.calibration = source, calibration
         self.modes = source.modes
         self.steps = calibration.on_scores[:last]
+        self.pairwise = all(step.pairwise for step in self.steps)
         model = source.model
         if calibration.on_features:
             model = CalibratedRetriever(model, calibration.on_features)

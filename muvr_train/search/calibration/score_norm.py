@@ -26,6 +26,8 @@ class ScoreNorm(CalibrationStep):
         ConfigError: a value out of range.
     """
 
+    pairwise = True
+
     def __init__(self, k: int = 10, weight: float = 1.0, videos: int = 512) -> None:
         super().__init__()
         if k < 1 or videos < 1:

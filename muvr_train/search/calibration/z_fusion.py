@@ -19,6 +19,7 @@ class Fusion(CalibrationStep):
     """A fusion that puts part scores on a scale by two numbers of the training scores; see the subclasses."""
 
     kind: ClassVar[Kind] = "fusion"
+    pairwise = True
     modes = ("tv",)
 
     def fit(self, context: FitContext) -> None:
