@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from muvr_train.benchmarks.types import Partition
 from muvr_train.metrics.aggregate import PartitionMetrics
-from muvr_train.metrics.bootstrap import draw_topics, interval, resample_partition
+from muvr_train.metrics.bootstrap import draw_topics, interval, resample_partition, undefined
 from muvr_train.metrics.noise import KINDS, changed_pairs, noisy_map
 from muvr_train.metrics.ranks import rank_rows
 from muvr_train.metrics.subsets import evaluate_subset
@@ -121,8 +121,10 @@ def add_mean_extras(results: Results, averaged: Collection[str]) -> None:
 def _add_intervals(row: dict[str, Any], samples: Samples, otherwise: str) -> None:
     names = [name for name in row["metrics"] if name in ("mAP", "uAP") or name.startswith("recall@")]
     row["intervals"] = {name: interval(samples[name]) if name in samples else None for name in names}
-    if not samples:
-        row["notes"] = [otherwise]
+    lost = {name: undefined(samples[name]) for name in ("mAP", "uAP") if name in samples}
+    notes = [f"interval of {name}: {text}" for name, text in lost.items() if text] if samples else [otherwise]
+    if notes:
+        row["notes"] = notes
 
 
 def _expression_groups(

@@ -98,6 +98,33 @@ def test_one_topic_has_no_interval_and_says_so() -> None:
         assert reason in rows[name]["notes"][0]
 
 
+def test_resamples_that_say_nothing_are_counted() -> None:
+    first = partition("news", topics=3, queries=1)
+    none = Judgement("news/q00", {}, counted=False)
+    benchmark = Benchmark("toy", (replace(first, judgements=(none, *first.judgements[1:])), partition("dance")))
+    results = evaluate_scores(random_scores(benchmark), benchmark, FULL)
+    lost = int((draw_topics(["news/t0", "news/t1", "news/t2"], 100).weights[0] == 3).sum())
+    assert lost > 0
+    rows: dict[Any, Any] = {row["partition"]: row for row in results.rows}
+    for name in ("news", "mean"):
+        for metric in ("mAP", "uAP"):
+            expected = f"interval of {metric}: {lost} of 100 resamples have no counted query or no match; left out"
+            assert expected in rows[name]["notes"]
+            assert np.isfinite(rows[name]["intervals"][metric]).all()
+    assert "notes" not in rows["dance"]
+    undefined = [np.isnan(results.resampled["v", "news"][metric]) for metric in ("mAP", "recall@1", "uAP")]
+    assert [part.sum() for part in undefined] == [lost] * 3
+
+
+def test_without_any_match_uap_has_no_interval() -> None:
+    first = partition("news", topics=3, queries=1)
+    benchmark = Benchmark("toy", (replace(first, judgements=tuple(Judgement(q, {}) for q in first.query_ids)),))
+    results = evaluate_scores(random_scores(benchmark), benchmark, FULL)
+    row: dict[str, Any] = results.rows[0]
+    assert row["intervals"]["mAP"] == [0.0, 0.0]
+    assert row["intervals"]["uAP"] is None
+
+
 def test_one_query_in_a_partition() -> None:
     benchmark = Benchmark("toy", (partition("news", topics=1, queries=1),))
     results = evaluate_scores(random_scores(benchmark), benchmark, FULL)

@@ -101,7 +101,7 @@ def resampled_uap(
         ties: Tie policy.
 
     Returns:
-        float64 [B]; 0 where a resample has no positive.
+        float64 [B]; NaN where a resample has no positive.
     """
     scores, relevance = np.asarray(scores), np.asarray(relevance)
     members = [draws.row_topic == topic for topic in range(len(draws.topics))]
@@ -118,7 +118,8 @@ def resampled_uap(
         ahead = before + np.cumsum(positives, axis=0) - positives
         total += _precision_sums(start @ draws.weights, size, positives, ahead, ties).sum(axis=0)
         before = before + positives.sum(axis=0)
-    return total / np.maximum(draws.sums(n_positive) @ draws.weights, 1)
+    divisors = draws.sums(n_positive) @ draws.weights
+    return np.divide(total, divisors, out=np.full_like(total, np.nan), where=divisors > 0)
 
 
 def resample_partition(
@@ -157,10 +158,16 @@ def resample_partition(
     return resampled
 
 
-def interval(resampled: Floats, level: float = 0.95) -> list[float]:
-    """The percentile interval [low, high] of resampled values; undefined ones (NaN) are left out."""
-    tail = 50 * (1 - level)
-    return [float(value) for value in np.nanpercentile(resampled, [tail, 100 - tail])]
+def interval(resampled: Floats, level: float = 0.95) -> list[float] | None:
+    """The percentile interval [low, high] of resampled values; undefined ones (NaN) are left out, None if all are."""
+    known, tail = resampled[~np.isnan(resampled)], 50 * (1 - level)
+    return [float(value) for value in np.percentile(known, [tail, 100 - tail])] if len(known) else None
+
+
+def undefined(resampled: Floats) -> str:
+    """Say how many resampled values are undefined and so not in the interval; "" where none is."""
+    number = int(np.isnan(resampled).sum())
+    return f"{number} of {len(resampled)} resamples have no counted query or no match; left out" if number else ""
 
 
 def _above(ranked: Sequence[NDArray[Any]], values: NDArray[Any]) -> Floats:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from muvr_train.errors import DataError
-from muvr_train.metrics.bootstrap import draw_topics, interval, resampled_means
+from muvr_train.metrics.bootstrap import draw_topics, interval, resampled_means, undefined
 from muvr_train.metrics.ranks import Floats
 from muvr_train.metrics.significance import DRAWS, EXACT, effect_size, holm, sign_flip_p
 from muvr_train.reports.matching import Block, common_blocks
@@ -100,6 +100,8 @@ def compare_runs(
         parts = {block.partition: block for block in blocks if block.mode == chosen}
         paired = {name: _paired(runs, block, metric, resamples, seed) for name, block in parts.items()}
         rows += [_row(runs, chosen, name, part) for name, part in paired.items()]
+        lost = {name: undefined(part.samples[0]) for name, part in paired.items() if part.samples is not None}
+        notes += [f"{chosen}, {name}: {text}" for name, text in lost.items() if text]
         lacking = _partitions(runs, chosen) - paired.keys()
         if lacking:
             notes.append(f"{chosen}: {', '.join(sorted(lacking))}: not in every run, left out")

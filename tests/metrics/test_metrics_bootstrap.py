@@ -125,9 +125,16 @@ def test_resamples_without_a_counted_query_are_undefined():
     assert interval(means) == [0.25, 0.75]
 
 
-def test_no_positive_gives_zero():
-    scores, relevance = np.zeros((2, 3)), np.zeros((2, 3), dtype=np.int8)
-    assert resampled_uap(scores, relevance, np.zeros(2, dtype=int), draw_topics(["a", "b"], 4)).tolist() == [0.0] * 4
+def test_resamples_without_a_positive_are_undefined():
+    scores, relevance = np.array([[0.9, 0.8], [0.7, 0.6]]), np.array([[0, 1], [0, 0]], dtype=np.int8)
+    draws = draw_topics(["a", "b"], 50)
+    values = resampled_uap(scores, relevance, np.array([1, 0]), draws)
+    np.testing.assert_array_equal(np.isnan(values), draws.weights[0] == 0)
+    assert np.isnan(values).any()
+    assert values[draws.weights[0] == 1] == pytest.approx(1 / 2)
+    nowhere = resampled_uap(scores, np.zeros((2, 2), dtype=np.int8), np.zeros(2, dtype=int), draws)
+    assert np.isnan(nowhere).all()
+    assert interval(nowhere) is None
 
 
 @pytest.mark.parametrize(("start", "size"), [(0, 0), (0, 3), (10, 70), (63, 1), (64, 5), (10**6, 3), (5, 10**6)])

@@ -17,11 +17,12 @@ def drawn_rows(draws, resample):
 
 
 def uap(scores, relevance, n_positive, draws, ties):
-    """The uAP of every resample."""
+    """The uAP of every resample; NaN without a positive."""
     values = []
     for resample in range(draws.weights.shape[1]):
         rows = drawn_rows(draws, resample)
-        values.append(micro_average_precision(scores[rows], relevance[rows], int(n_positive[rows].sum()), ties))
+        total = int(n_positive[rows].sum())
+        values.append(micro_average_precision(scores[rows], relevance[rows], total, ties) if total else np.nan)
     return np.array(values)
 
 

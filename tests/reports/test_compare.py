@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from muvr_train.benchmarks.galleries import gallery_digests
-from muvr_train.benchmarks.types import Benchmark, Partition
+from muvr_train.benchmarks.types import Benchmark, Judgement, Partition
 from muvr_train.metrics.bootstrap import draw_topics
 from muvr_train.metrics.significance import effect_size, sign_flip_p
 from muvr_train.reports.compare import main
@@ -222,6 +222,24 @@ def test_runs_of_one_name_are_told_apart(runs: Path, tmp_path: Path, capsys: pyt
     shutil.copytree(runs / "a", tmp_path / "a")
     names = [run["name"] for run in compared(capsys, runs / "a", tmp_path / "a")["runs"]]
     assert names == [str(runs / "a"), str(tmp_path / "a")]
+
+
+def test_resamples_that_say_nothing_are_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    news = make_benchmark(topics=3).partitions[0]
+    judgements = tuple(
+        Judgement(query.id, {}, counted=False) if query.topic == "news/t0" else news.judgements[place]
+        for place, query in enumerate(news.queries)
+    )
+    small = Benchmark("toy", (replace(news, judgements=judgements),))
+    a, b = (write_run(tmp_path / name, seed, small) for seed, name in enumerate("ab"))
+    lost = int((draw_topics(news.topics, 200).weights[0] == 3).sum())
+    assert lost > 0
+    for metric in ("mAP", "uAP"):
+        found = compared(capsys, a, b, "--metric", metric, "--resamples", 200)
+        assert f"v, news: {lost} of 200 resamples have no counted query or no match; left out" in found["notes"]
+        assert np.isfinite(found["rows"][0]["differences"][0]["interval"]).all()
 
 
 def test_equal_runs_do_not_differ(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
