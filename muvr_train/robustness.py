@@ -65,7 +65,7 @@ def add_extras(
         results.resampled[row["mode"], partition.name] = samples
         _add_intervals(row, samples, ONE_TOPIC)
     if protocol.noise:
-        results.breakdowns.extend({**where, **part} for part in _noise(judged, protocol))
+        results.breakdowns.extend({**where, **part} for part in _noise(partition, judged, protocol))
     if partition.filters:
         results.breakdowns.extend({**where, **part} for part in _expression_groups(partition, judged, metrics))
     elif protocol.details:
@@ -159,13 +159,13 @@ def _levels(
             yield {"group": "level", "name": level, "metrics": found.metrics, "counts": found.counts}
 
 
-def _noise(judged: JudgedScores, protocol: Protocol) -> Iterator[dict[str, Any]]:
+def _noise(partition: Partition, judged: JudgedScores, protocol: Protocol) -> Iterator[dict[str, Any]]:
     kept = judged.counted
     data = judged.scores[kept], judged.relevance[kept], judged.n_positive[kept]
     share = protocol.noise or 0.0
     counts = {"positives": int(data[2].sum()), "changed_pairs": changed_pairs(data[2], share)}
     for kind in KINDS:
-        values = noisy_map(*data, kind, share, ties=protocol.ties)
+        values = noisy_map(*data, kind, share, ties=protocol.ties, trapezoids=partition.trapezoids)
         if len(values):
             yield {"group": "noise", "name": kind, "share": share, **_mean_and_spread(values), "counts": counts}
 

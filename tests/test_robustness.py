@@ -14,6 +14,7 @@ from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
 from muvr_train.errors import DataError
 from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.metrics.bootstrap import draw_topics
+from muvr_train.metrics.noise import noisy_map
 from muvr_train.reports.write import write_results
 from muvr_train.results import Results
 from muvr_train.search.judged import judge
@@ -178,6 +179,15 @@ def test_noise_is_reported_for_both_kinds(results: Results) -> None:
         both = [np.array(parts[name, kind]["repeats"]) for name in ("news", "dance")]
         assert parts["mean", kind]["repeats"] == pytest.approx(np.mean(both, axis=0))
         assert parts["mean", kind]["counts"] == {"positives": 33, "changed_pairs": 3, "partitions": 2}
+
+
+def test_the_noise_check_has_the_average_precision_of_the_rows(benchmark: Benchmark) -> None:
+    news = replace(benchmark.partitions[0], trapezoids=True)
+    results = evaluate_scores(random_scores(benchmark), Benchmark("toy", (news,)), FULL)
+    judged = results.kept[0].judged
+    expected = noisy_map(judged.scores, judged.relevance, judged.n_positive, "noise_add", 0.1, trapezoids=True)
+    added = next(part for part in results.breakdowns if part["name"] == "noise_add")
+    assert added["repeats"] == pytest.approx(expected, abs=1e-12)
 
 
 def test_columns_of_every_query(benchmark: Benchmark, results: Results) -> None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from muvr_train.metrics.functional import ranking_metrics
 from muvr_train.metrics.ranks import Counts, Floats, Ties
+from muvr_train.metrics.trapezoids import trapezoid_precisions
 
 Kind = Literal["noise_remove", "noise_add"]
 KINDS: tuple[Kind, ...] = ("noise_remove", "noise_add")
@@ -43,6 +44,7 @@ def noisy_map(
     repeats: int = 5,
     seed: int = 0,
     ties: Ties = "average",
+    trapezoids: bool = False,
 ) -> Floats:
     """The mAP of each repeat with changed labels.
 
@@ -55,6 +57,7 @@ def noisy_map(
         repeats: Independent draws.
         seed: Of the draws.
         ties: Tie policy.
+        trapezoids: The average precision of `metrics.trapezoids`.
 
     Returns:
         [repeats] in [0, 1]; empty where there are not more positives (non-matches) than are to be changed.
@@ -70,7 +73,9 @@ def noisy_map(
         rng = np.random.default_rng([seed, repeat])
         labels, divisors = change(relevance, n_positive, rng.choice(pool, number, replace=False))
         kept = (divisors > 0) | (n_positive == 0)
-        values.append(ranking_metrics(scores[kept], labels[kept], divisors[kept], (), ties)["AP"].mean())
+        rankings = scores[kept], labels[kept], divisors[kept]
+        found = trapezoid_precisions(*rankings, ties) if trapezoids else ranking_metrics(*rankings, (), ties)["AP"]
+        values.append(found.mean())
     return np.array(values)
 
 

@@ -39,6 +39,24 @@ def trapezoid_average_precision(
     return float(_precisions_before(groups).sum() + precision_terms(groups).sum()) / 2 / max(n_positive, 1)
 
 
+def trapezoid_precisions(
+    scores: NDArray[Any], relevance: NDArray[Any], n_positive: NDArray[Any], ties: Ties = "average"
+) -> Floats:
+    """`trapezoid_average_precision` of every row.
+
+    Args:
+        scores: [Q, N].
+        relevance: [Q, N].
+        n_positive: [Q].
+        ties: Tie policy.
+
+    Returns:
+        [Q] in [0, 1].
+    """
+    rows = zip(scores, relevance, n_positive.tolist(), strict=True)
+    return np.array([trapezoid_average_precision(*row, ties=ties) for row in rows])
+
+
 def with_trapezoids(
     metrics: PartitionMetrics,
     scores: NDArray[Any],
@@ -57,8 +75,7 @@ def with_trapezoids(
         counted: [Q].
         ties: Tie policy.
     """
-    rows = zip(scores, relevance, n_positive.tolist(), strict=True)
-    values = np.array([trapezoid_average_precision(*row, ties=ties) for row in rows])
+    values = trapezoid_precisions(scores, relevance, n_positive, ties)
     return replace(
         metrics,
         metrics={**metrics.metrics, "mAP": float(values[counted].mean())},

@@ -7,6 +7,7 @@ import pytest
 
 from muvr_train.metrics.functional import ranking_metrics
 from muvr_train.metrics.noise import _add, _remove, changed_pairs, noisy_map
+from muvr_train.metrics.trapezoids import trapezoid_average_precision
 
 
 def partition(seed=0, queries=12, videos=200):
@@ -76,6 +77,19 @@ def test_a_query_that_loses_all_positives_leaves_the_mean_and_an_empty_list_coun
     relevance = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 0]], dtype=np.int8)
     values = noisy_map(scores, relevance, np.array([1, 1, 0]), "noise_remove", 0.5)
     assert values.tolist() == [0.5] * 5  # one perfect query is left beside the empty one
+
+
+@pytest.mark.parametrize("kind", ["noise_remove", "noise_add"])
+def test_average_precision_is_that_of_the_partition(kind):
+    scores, relevance, n_positive = partition()
+    change, pool = (_remove, n_positive.sum()) if kind == "noise_remove" else (_add, (relevance == 0).sum())
+    drawn = np.random.default_rng([0, 0]).choice(int(pool), changed_pairs(n_positive, 0.05), replace=False)
+    labels, divisors = change(relevance, n_positive, drawn)
+    rows = zip(scores, labels, divisors.tolist(), strict=True)
+    expected = np.mean([trapezoid_average_precision(*row) for row in rows])
+    found = noisy_map(scores, relevance, n_positive, kind, trapezoids=True)
+    assert found[0] == pytest.approx(expected, abs=1e-12)
+    assert abs(found[0] - noisy_map(scores, relevance, n_positive, kind)[0]) > 1e-4
 
 
 def test_where_nothing_can_be_changed_there_are_no_values():
