@@ -169,6 +169,26 @@ def test_levels(benchmark: Benchmark, results: Results) -> None:
     assert {part["group"] for part in results.breakdowns} == {"level", "noise"}
 
 
+def test_levels_divide_by_all_annotated_positives_where_the_rows_do() -> None:
+    query = Query("q", "p", "t")
+    positives = {"q": "E", "a": "E", "b": "E", "gone": "E", "c": "S", "absent": "S", "lost": "V"}
+    ranked = frozenset({"q", "a", "b", "c", "x"})
+    asked = Judgement("q", positives, ranked=ranked)
+    part = Partition("p", (query,), (asked,), ("a", "b", "c", "q", "x", "gone"), divisor="annotated")
+    source = MatrixScores.of({"q": {"q": 0.9, "x": 0.8, "a": 0.7, "c": 0.6}})  # b and gone were not scored
+    results = evaluate_scores(source, Benchmark("toy", (part,)), FULL)
+    parts: dict[Any, Any] = {part["name"]: part for part in results.breakdowns if part["partition"] == "p"}
+    assert parts["E"]["counts"]["positives"] == 4
+    assert parts["S"]["counts"]["positives"] == 2
+    assert parts["E"]["metrics"]["mAP"] == pytest.approx((1 + 2 / 3) / 4)
+    assert parts["S"]["metrics"]["mAP"] == pytest.approx((1 / 2) / 2)  # after x: those of other levels are left out
+    assert (parts["V"]["counts"]["positives"], parts["V"]["metrics"]["mAP"]) == (1, 0.0)
+    unranked = replace(part, judgements=(Judgement("q", positives),))
+    results = evaluate_scores(source, Benchmark("toy", (unranked,)), FULL)
+    parts = {part["name"]: part for part in results.breakdowns if part["partition"] == "p"}
+    assert parts["E"]["counts"]["positives"] == 3  # without the query's own video, which is not ranked
+
+
 def test_noise_is_reported_for_both_kinds(results: Results) -> None:
     parts: dict[Any, Any] = {(part["partition"], part["name"]): part for part in results.breakdowns}
     for kind in ("noise_remove", "noise_add"):

@@ -14,7 +14,7 @@ from muvr_train.search.judged import JudgedScores
 def levels_of(partition: Partition) -> tuple[str, ...]:
     """The levels of a partition's positives, sorted; empty where the annotation has none but "match"."""
     own = {query.id: query.video_id for query in partition.queries}
-    levels = {level for row in partition.judgements for level in _findable(row, own[row.query]).values()}
+    levels = {level for row in partition.judgements for level in _countable(partition, row, own[row.query]).values()}
     return () if levels <= {MATCH} else tuple(sorted(levels))
 
 
@@ -29,14 +29,19 @@ def positives_of_level(partition: Partition, judged: JudgedScores, level: str) -
 
     A query's own video, which it cannot find, is none.
     """
-    gallery = frozenset(partition.database if partition.divisor == "listed" else judged.database)
+    every = partition.divisor == "annotated"
+    gallery = frozenset(judged.database if partition.divisor == "found" else partition.database)
     own = {query.id: query.video_id for query in partition.queries}
-    found = [_findable(judgement, own[judgement.query]) for judgement in judged.judgements]
-    return np.array([sum(name == level and video in gallery for video, name in row.items()) for row in found])
+    rows = [_countable(partition, judgement, own[judgement.query]) for judgement in judged.judgements]
+    return np.array([sum(name == level and (every or video in gallery) for video, name in row.items()) for row in rows])
 
 
-def _findable(judgement: Judgement, own: str) -> Mapping[str, str]:
-    """The positives that a ranking may hold: without the query's own video, unless that is ranked expressly."""
-    if judgement.ranked is None:
-        return {video: level for video, level in judgement.positives.items() if video != own}
-    return {video: level for video, level in judgement.positives.items() if video in judgement.ranked}
+def _countable(partition: Partition, judgement: Judgement, own: str) -> Mapping[str, str]:
+    """The positives that count: those that are ranked, or all; the query's own video only where it is ranked."""
+    ranked = judgement.ranked
+    every = ranked is None or partition.divisor == "annotated"
+    return {
+        video: level
+        for video, level in judgement.positives.items()
+        if (ranked is not None and video in ranked) or (every and video != own)
+    }
