@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.models.baselines import BASELINES
 from muvr_train.preflight.annotated import check_annotated
 from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.names import hint, nearest_names
@@ -76,6 +77,14 @@ def _check_run_name(cfg: DictConfig) -> None:
     run = cfg.get("run")
     if run is not None and (run.startswith("/") or ".." in run.split("/") or run.split("/")[0] == "latest"):
         raise ConfigError(f"run={run} is not possible: it names a new folder in checkpoints/, and not 'latest'")
+    checkpoint = cfg.get("ckpt_path")
+    named = {"run": (run, run), "ckpt_path": (checkpoint, checkpoint and Path(checkpoint).resolve().parent)}
+    for key, (value, folder) in named.items():
+        if folder and Path(folder).name in BASELINES:
+            raise ConfigError(
+                f"{key}={value} is not possible: '{Path(folder).name}' is the name of an untrained row that stands "
+                "beside this one; give the folder another name"
+            )
 
 
 def _check_data(cfg: DictConfig) -> None:

@@ -16,7 +16,7 @@ from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.metrics.bootstrap import draw_topics
 from muvr_train.metrics.noise import noisy_map
 from muvr_train.reports.write import write_results
-from muvr_train.results import Results
+from muvr_train.results import CalibratedRow, Results
 from muvr_train.search.judged import judge
 from muvr_train.search.scores import ScoreMatrix
 from tests.matrix_scores import MatrixScores
@@ -273,6 +273,13 @@ def test_everything_is_written_and_json_has_no_nan(benchmark: Benchmark, results
     plain = evaluate_scores(random_scores(benchmark), benchmark, Protocol(ks=(1, 5)))
     write_results(tmp_path, plain, {"model": "own"})
     assert not (tmp_path / "resampled.npz").exists()
+
+
+def test_two_models_of_one_name_are_refused_before_anything_is_written(results: Results, tmp_path: Path) -> None:
+    for more in ({"baselines": {"own": results}}, {"calibrated": [CalibratedRow("own", [], {}, results)]}):
+        with pytest.raises(DataError, match=r"two models .* 'own'"):
+            write_results(tmp_path / "x", results, {"model": "own"}, **more)  # type: ignore[arg-type]
+    assert not (tmp_path / "x").exists()
 
 
 def test_judged_scores_are_not_changed(benchmark: Benchmark, results: Results) -> None:

@@ -69,6 +69,9 @@ def read_run(text: str) -> Run:
     own = str(content["meta"].get("model", "model"))
     others = [*content.get("baselines", []), *content.get("calibrated", [])]
     models = {own: content["rows"], **{entry["name"]: entry["rows"] for entry in others}}
+    if len(models) <= len(others):
+        twice = next(name for name in models if [own, *(entry["name"] for entry in others)].count(name) > 1)
+        raise DataError(f"{path / 'results.json'}: two models are called {twice!r}: evaluate again under another name")
     model = model or own
     if model not in models:
         raise ConfigError(f"{text}: {path} has no model {model!r}; it has {', '.join(models)}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from muvr_train.errors import DataError
 from muvr_train.results import CalibratedRow, Results
 
 DEFINITIONS = {
@@ -72,7 +73,16 @@ def write_results(
 
     Returns:
         The path of results.json.
+
+    Raises:
+        DataError: two models have one name.
     """
+    own = str(meta.get("model", "model"))
+    entries = [(own, results), *(baselines or {}).items(), *((row.name, row.results) for row in calibrated)]
+    named = dict(entries)
+    if len(named) < len(entries):
+        twice = next(name for name in named if sum(name == other for other, _ in entries) > 1)
+        raise DataError(f"{folder}: two models would be called {twice!r}: give the run another name")
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "meta": {**meta, "definitions": DEFINITIONS},
@@ -86,11 +96,6 @@ def write_results(
     }
     path = folder / "results.json"
     write_json(path, content)
-    named = {
-        str(meta.get("model", "model")): results,
-        **(baselines or {}),
-        **{row.name: row.results for row in calibrated},
-    }
     write_resampled(folder / "resampled.npz", named)
     lines = results.per_query
     temporary = folder / ".per_query.csv.tmp"

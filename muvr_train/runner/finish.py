@@ -19,6 +19,7 @@ from muvr_train.benchmarks.published import published_rows
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.evaluation import Protocol, evaluate, evaluate_scores
 from muvr_train.features.store import FeatureStore
+from muvr_train.models.baselines import BASELINES
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.picture import save_similarity_picture
 from muvr_train.reports.save_scores import save_scores
@@ -27,7 +28,7 @@ from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.calibrate import calibrated_rows
 from muvr_train.runner.data import Data, protocol_of
-from muvr_train.runner.models import BASELINES, baseline_models, plain
+from muvr_train.runner.models import baseline_models, plain
 from muvr_train.runner.report import report
 from muvr_train.search.sources import ModelScores, ScoreSource, device_of
 

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.models.base import SimilarityNetwork
+from muvr_train.models.baselines import BASELINES
 from muvr_train.models.fusion.base import FusionHead
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.whitening import Whitening
@@ -24,21 +25,6 @@ from muvr_train.types import StoreDims, Tokens
 
 FIT_VIDEOS = 4096
 """Whitening is fitted on at most so many videos of the training split (drawn once, seeded)."""
-
-BASELINES: dict[str, dict[str, Any]] = {
-    "frame_max": {"_target_": "muvr_train.models.frame_max.FrameMax"},
-    "frame_max whitened": {"_target_": "muvr_train.models.frame_max.FrameMax", "whiten": True},
-    "frame_max global whitened": {"_target_": "muvr_train.models.frame_max.FrameMax", "over": "frames", "whiten": True},
-    "chamfer global whitened": {"_target_": "muvr_train.models.chamfer.Chamfer", "over": "frames", "whiten": True},
-    "chamfer whitened": {"_target_": "muvr_train.models.chamfer.Chamfer", "over": "regions", "whiten": True},
-    "chamfer max whitened": {
-        "_target_": "muvr_train.models.chamfer.Chamfer",
-        "over": "regions",
-        "region_pooling": "max",
-        "whiten": True,
-    },
-}
-"""The untrained rows that stand beside a trained one. Where a frame has one region, the regional forms are left out."""
 
 Node = DictConfig | dict[str, Any]
 

@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train import cli
 from muvr_train.errors import ConfigError
+from muvr_train.models.baselines import BASELINES
 from muvr_train.preflight.annotated import ANNOTATED
 from muvr_train.preflight.compose import Composer
 
@@ -22,6 +23,15 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def options(group: str) -> list[str]:
     return sorted(p.stem for p in (cli.config_dir() / group).glob("*.yaml") if not p.stem.startswith("_"))
+
+
+@pytest.mark.parametrize("name", [*BASELINES, "sweep/frame_max"])
+def test_a_run_cannot_be_called_as_an_untrained_row_beside_it(name: str) -> None:
+    Path("checkpoints", name).mkdir(parents=True)
+    Path("checkpoints", name, "best.ckpt").touch()
+    for argv, program in (([f"run={name}"], "train"), ([f"ckpt_path=checkpoints/{name}/best.ckpt"], "evaluate")):
+        with pytest.raises(ConfigError, match=f"{name}.*untrained"):
+            composed(argv, program)
 
 
 def composed(argv: list[str], name: str = "train", extra: Path | None = None) -> DictConfig:

@@ -107,6 +107,15 @@ def test_broken_runs(
     assert name in message
 
 
+def test_a_folder_with_two_models_of_one_name(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(runs / "a", tmp_path / "x")
+    path = tmp_path / "x" / "results.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"name": "frame_max"', '"name": "a"'), encoding="utf-8")
+    message = refused(capsys, 1, runs / "b", tmp_path / "x")
+    assert "results.json: two models are called 'a'" in message
+    assert "evaluate again" in message
+
+
 def test_a_cut_file_of_resampled_values(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(runs / "a", tmp_path / "x")
     path = tmp_path / "x" / "resampled.npz"
