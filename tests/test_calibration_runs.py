@@ -20,7 +20,7 @@ from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.writer import StoreWriter
 from muvr_train.preflight.compose import Composer
-from muvr_train.runner.calibrate import build_calibration, samples_of
+from muvr_train.runner.calibrate import build_calibration, samples_of, training_sample
 from muvr_train.runner.data import Data, open_data
 from muvr_train.runner.evaluate_run import evaluate
 from muvr_train.runner.models import build_retriever
@@ -115,13 +115,56 @@ def test_a_background_takes_the_place_of_the_training_split(toy: Path, caplog: p
         "texts": 12,
         "texts_from": "training split",
     }
-    assert "1 videos are queries of the benchmark or match one, and are left out" in caplog.text
+    assert (
+        "1 videos are queries of the benchmark or match one (by id, upload or features), and are left out"
+        in caplog.text
+    )
     frames = FeatureStore(folder).tokens([f"extra/{i}" for i in range(8)]).normalized().x
     torch.testing.assert_close(state["centring/video"], frames.mean(dim=(0, 1, 2)))
     rewrite(toy, bool)
     after = fitted_state(config(toy, f"calibration_background={folder}"))[0]
     assert torch.equal(after["centring/video"], state["centring/video"])
     assert not torch.equal(after["centring/text"], state["centring/text"]), "texts are those of the training split"
+
+
+def test_a_background_holds_no_query_or_match_under_any_name(toy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither another cut of an upload, nor the same name elsewhere, nor the same features under another name."""
+    data = open_data(config(toy))
+    query, match = data.benchmark.queries[0].id, min(data.benchmark.judgements[-1].positives)
+    cut = f"{query}_00.01.00-00.02.00"
+    bare = match.split("/")[1]
+    folder = background(toy / "other", [*(f"extra/{i}" for i in range(8)), cut, f"elsewhere/{bare}"])
+    with StoreWriter(folder, {"encoder": "numbers"}, dtype="float32") as writer:
+        writer.add("renamed/1", data.store.array(match))
+        writer.add("renamed/2", data.store.array("news/d0"))
+    _, _, facts = fitted_state(config(toy, f"calibration_background={folder}"))
+    assert facts["videos"] == 9, "a plain distractor may be looked at"
+    assert "3 videos are queries of the benchmark or match one (by id, upload or features)" in caplog.text
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_background_of_searched_videos_is_called_transductive(
+    toy: Path, own: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The benchmark's own store, or the same features under other names: 10 distractors and 10 others a partition."""
+    path = toy / "features"
+    if not own:
+        path, store = toy / "renamed", open_data(config(toy)).store
+        with StoreWriter(path, {"encoder": "numbers"}, dtype="float32") as writer:
+            for number, name in enumerate(store.ids()):
+                writer.add(f"renamed/{number}", store.array(name))
+    out = toy / "out"
+    typed = (f"calibration_background={path}", f"out={out}", "benchmark.report=false", "benchmark.bootstrap=0")
+    cfg = config(toy, *typed, "trainer=cpu", "calibration=[centring]", "benchmark.split=all")
+    evaluate(OmegaConf.masked_copy(cfg, [name for name in cfg if name != "hydra"]))
+    (row,) = content(out)["calibrated"]
+    assert {name: row["fitted_on"][name] for name in ("videos", "gallery_videos_among_them", "transductive")} == {
+        "videos": 40,
+        "gallery_videos_among_them": 40,
+        "transductive": True,
+    }
+    assert row["fitted_on"]["evaluated_queries_among_them"] == 12, "the texts of the training split"
+    assert "the calibrated rows are transductive" in caplog.text
 
 
 def test_a_background_with_texts_needs_nothing_else(toy: Path) -> None:
@@ -148,6 +191,9 @@ def test_without_a_training_split_a_background_is_asked_for(toy: Path) -> None:
     fractions = ("data.fractions=[0,0,1]", "trainer=cpu")
     with pytest.raises(DataError, match=r"no training split to fit the steps on .*calibration_background=STORE"):
         fitted_state(config(toy, *fractions))
+    evaluated = Data("annotated", "FIVR", None, read_muvr(toy / "annotations"), "full", "supervised")
+    with pytest.raises(DataError, match=r"no training split to fit the steps on .*calibration_background=STORE"):
+        training_sample(evaluated)
     folder = background(toy / "other", [f"extra/{i}" for i in range(8)], texts=True)
     assert fitted_state(config(toy, *fractions, f"calibration_background={folder}"))[2]["videos"] == 8
 

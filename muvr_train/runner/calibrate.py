@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
+from muvr_train.benchmarks.leakage import HeldOut
 from muvr_train.benchmarks.types import Benchmark, Query
 from muvr_train.cache import cache_root
 from muvr_train.errors import ConfigError, DataError
@@ -17,7 +18,7 @@ from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.features.open import open_features
 from muvr_train.models.retriever import Retriever
 from muvr_train.results import CalibratedRow
-from muvr_train.runner.data import Data
+from muvr_train.runner.data import Data, digests_of
 from muvr_train.runner.models import build, plain
 from muvr_train.search.calibration.base import CalibrationStep
 from muvr_train.search.calibration.fitting import Sample, fit
@@ -26,7 +27,12 @@ from muvr_train.search.calibration.saving import FILE, model_digest, read_facts,
 from muvr_train.search.sources import ModelScores, device_of
 
 log = logging.getLogger(__name__)
-DIFFERENT = {"steps": "other steps", "background": "another background", "model": "another model"}
+DIFFERENT = {
+    "steps": "other steps",
+    "background": "another background",
+    "model": "another model",
+    "format": "another version",
+}
 
 
 def build_calibration(cfg: DictConfig) -> Calibration | None:
@@ -87,22 +93,41 @@ def calibrated_rows(
     wanted = replace(protocol, modes=modes, keep_scores=False, noise=None, details=False)
     results = evaluate_scores(CalibratedScores(source, calibration), part, wanted)
     name = " + ".join([label, *calibration.steps])
-    fitted_on = {**facts["fitted_on"], "evaluated_queries_among_them": _seen(facts["fitted_on"], part)}
+    fitted_on = {**facts["fitted_on"], **_shared(facts, data, part)}
     return [CalibratedRow(name, facts["steps"], fitted_on, results)]
 
 
-def _seen(fitted_on: dict[str, Any], part: Benchmark) -> int:
-    """Count the evaluated queries whose features (not their labels) the steps were fitted on."""
-    trained = "training split" in fitted_on.values()
-    seen = sum(query.split == "train" for query in part.queries) if trained else 0
-    if seen:
+def _shared(facts: Mapping[str, Any], data: Data, part: Benchmark) -> dict[str, Any]:
+    """Count the evaluated queries and the searched videos whose features (not labels) the steps were fitted on.
+
+    Videos are known by their ids, those of a background also by the digests of their features.
+    """
+    videos: Mapping[str, str | None] = facts["videos"]
+    queries = sum(query.id in facts["queries"] for query in part.queries)
+    if queries:
         log.warning(
             "calibration: %d of the %d evaluated queries are of the training split, on whose features (not labels) the "
             "steps were fitted; benchmark.split=test evaluates the others",
-            seen,
+            queries,
             len(part.queries),
         )
-    return seen
+    background = any(videos.values())
+    gallery = {video for partition in part.partitions for video in partition.database}
+    digests = {data.digests.get(video) for video in gallery} - {None} if background else set()
+    shared = sum(video in gallery or digest in digests for video, digest in videos.items())
+    if shared:
+        log.log(
+            logging.WARNING if background else logging.INFO,
+            "calibration: %d of the %d videos whose features (not labels) the steps were fitted on are also searched: "
+            "the calibrated rows are transductive",
+            shared,
+            len(videos),
+        )
+    return {
+        "evaluated_queries_among_them": queries,
+        "gallery_videos_among_them": shared,
+        "transductive": shared + queries > 0,
+    }
 
 
 def _modes(calibration: Calibration, model: Retriever, asked: Sequence[str]) -> tuple[str, ...]:
@@ -124,6 +149,7 @@ def _fitted(cfg: DictConfig, calibration: Calibration, model: Retriever, data: D
         "steps": [{"name": name, **plain(node)} for name, node in cfg.calibration.items()],
         "background": None if background is None else str(Path(background).resolve()),
         "model": model_digest(model),
+        "format": 2,
     }
     saved = Path(cfg.ckpt_path).parent / FILE if cfg.get("ckpt_path") else None
     if saved is not None and saved.is_file():
@@ -132,20 +158,23 @@ def _fitted(cfg: DictConfig, calibration: Calibration, model: Retriever, data: D
         if not other:
             calibration.load(read_state(saved))
             log.info("calibration: the state of %s is used", saved)
-            return {**facts, "fitted_on": then["fitted_on"]}
+            return {**facts, "fitted_on": then["fitted_on"], "videos": then["videos"], "queries": then["queries"]}
         names = " and ".join(DIFFERENT[key] for key in other)
         log.warning("calibration: %s was fitted with %s; the steps are fitted again", saved, names)
     video, text, fitted_on = samples_of(cfg, data, str(device_of(model)))
     fit(calibration, model, video, text, cfg.seed)
     log.info("calibration: %s fitted on %s", ", ".join(calibration.steps), fitted_on)
-    return {**facts, "fitted_on": fitted_on}
+    videos = {name: video.digests.get(name) for name in video.videos}
+    queries = sorted({query.id for query in (*video.queries, *text.queries)})
+    return {**facts, "fitted_on": fitted_on, "videos": videos, "queries": queries}
 
 
 def samples_of(cfg: DictConfig, data: Data, device: str) -> tuple[Sample, Sample, dict[str, Any]]:
     """Give what may be learned from: for videos, for texts, and a description of both.
 
     The training split, without whatever matches a held-out query; or the store `calibration_background`, without the
-    benchmark's queries and their matches. Where that store has no texts, they come from the training split.
+    benchmark's queries and their matches, other cuts of their uploads, and equal features under other ids. Where that
+    store has no texts, they come from the training split.
 
     Raises:
         DataError: the background has features of other sizes.
@@ -166,15 +195,20 @@ def samples_of(cfg: DictConfig, data: Data, device: str) -> tuple[Sample, Sample
             f"calibration_background={path} holds features of other sizes ({have}) than the run's store ({need}); "
             "extract both with the same encoder"
         )
-    held = {video for row in data.benchmark.judgements for video in (row.query, *row.positives)}
-    held |= {query.video_id for query in data.benchmark.queries}
-    videos = tuple(video for video in store.ids() if video not in held)
+    held_out, digests = HeldOut(data.benchmark, data.digests, splits=None), digests_of(store, store.ids())
+    videos = tuple(
+        video
+        for video in store.ids()
+        if not (held_out.match(video, None) or held_out.match(video, digests[video]))  # by name, or by features
+    )
     if len(videos) < len(store.ids()):
         log.warning(
-            "calibration_background: %d videos are queries of the benchmark or match one, and are left out",
+            "calibration_background: %d videos are queries of the benchmark or match one (by id, upload or features), "
+            "and are left out",
             len(store.ids()) - len(videos),
         )
-    video = Sample(store, videos, tuple(Query(id=name, partition="background", topic="") for name in videos))
+    queries = tuple(Query(id=name, partition="background", topic="") for name in videos)
+    video = Sample(store, videos, queries, {name: digests[name] for name in videos})
     text = video if video.texts or need.text_dim is None else training_sample(data)
     return video, text, _described(str(path), video, text)
 
@@ -187,12 +221,13 @@ def training_sample(data: Data) -> Sample:
     """
     try:
         videos = tuple(video for video in data.train_videos if data.store.has(video))
+        known = frozenset(videos)
+        queries = tuple(query for query in data.train_part.queries if query.video_id in known)
     except DataError as error:
         raise DataError(
             f"calibration: there is no training split to fit the steps on ({error}); give calibration_background=STORE"
         ) from error
-    known = frozenset(videos)
-    return Sample(data.store, videos, tuple(query for query in data.train_part.queries if query.video_id in known))
+    return Sample(data.store, videos, queries)
 
 
 def _described(source: str, video: Sample, text: Sample) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -32,11 +32,13 @@ class Sample:
         store: holds their features.
         videos: ids.
         queries: whose video is one of them.
+        digests: of the videos' features, where the store is not the evaluated one.
     """
 
     store: FeatureStore
     videos: tuple[str, ...]
     queries: tuple[Query, ...]
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def texts(self) -> tuple[Query, ...]:
