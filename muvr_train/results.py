@@ -39,6 +39,7 @@ class Results:
         breakdowns: Parts of rows: like a row, with `group` (level, operator, sign, ...) and `name` in it.
         kept: The scores themselves, where `Protocol.keep_scores` asks for them.
         resampled: (mode, partition) -> metric -> its value in each of B bootstrap resamples.
+        notes: Partitions that have no row in a mode, and why; the row `mean` is over the others.
     """
 
     benchmark: str
@@ -47,6 +48,7 @@ class Results:
     breakdowns: list[dict[str, object]] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     resampled: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def metrics(self, mode: str, partition: str = "mean") -> dict[str, float]:
         """Give the metrics of one row."""

@@ -97,6 +97,18 @@ def test_notes_stand_below_the_tables(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.splitlines()[-1] == "uAP is of [DSVD]"
 
 
+def test_partitions_left_out_are_told_below_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    other, own = make_results(0.5), make_results(0.5)
+    own.notes.append("dance: left out of mode t")
+    other.notes += ["dance: left out of mode t", "news: left out of mode t"]
+    print_tables({"frame_max": other, "own": own}, [1], notes=["uAP is of [DSVD]"])
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "uAP is of [DSVD]",
+        "dance: left out of mode t",
+        "frame_max: news: left out of mode t",
+    ]
+
+
 def test_names_are_shown_as_they_are() -> None:
     named = {"run [bold] [x]=1": make_results(0.5)}
     assert "run [bold] [x]=1" in shown(partition_table(named))

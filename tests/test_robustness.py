@@ -275,6 +275,15 @@ def test_everything_is_written_and_json_has_no_nan(benchmark: Benchmark, results
     assert not (tmp_path / "resampled.npz").exists()
 
 
+def test_notes_of_results_join_those_of_the_benchmark(results: Results, tmp_path: Path) -> None:
+    own, other = replace(results, notes=["dance: left out"]), replace(results, notes=["news: left out"])
+    path = write_results(tmp_path, own, {"model": "own", "notes": ["how to read"]}, {"other": other})
+    meta = json.loads(path.read_text(encoding="utf-8"))["meta"]
+    assert meta["notes"] == ["how to read", "dance: left out", "other: news: left out"]
+    path = write_results(tmp_path, results, {"model": "own"})
+    assert json.loads(path.read_text(encoding="utf-8"))["meta"]["notes"] == []
+
+
 def test_two_models_of_one_name_are_refused_before_anything_is_written(results: Results, tmp_path: Path) -> None:
     for more in ({"baselines": {"own": results}}, {"calibrated": [CalibratedRow("own", [], {}, results)]}):
         with pytest.raises(DataError, match=r"two models .* 'own'"):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.benchmarks.types import Query
+from muvr_train.reports.write import all_notes
 from muvr_train.results import Results
 
 Map = NDArray[np.floating[Any]]
@@ -65,3 +66,8 @@ class ReportContent:
     def results(self) -> Results:
         """Those of the model itself."""
         return self.named[self.model]
+
+    @property
+    def notes(self) -> list[str]:
+        """What stands below the tables."""
+        return all_notes(self.meta.get("notes", ()), self.model, self.named)

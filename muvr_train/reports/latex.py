@@ -27,6 +27,7 @@ def render_latex(content: ReportContent) -> str:
     lines = [
         r"% needs \usepackage{booktabs}; non-ASCII names need a UTF-8 engine or font",
         rf"% {' / '.join(escape(table.title) for table in tables)}",
+        *(f"% {' '.join(note.split())}" for note in content.notes),
         rf"\begin{{tabular}}{{ll{'r' * len(partitions)}}}",
         r"\toprule",
         " & ".join(["model", "query", *(escape(name) for name in partitions)]) + r" \\",

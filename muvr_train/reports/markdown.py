@@ -26,6 +26,7 @@ def render_markdown(content: ReportContent) -> str:
     for table in tables:
         parts += _section(table) if table is not None else []
     parts += _section(table_of_metrics(content, partitions[-1] if partitions else "mean", metric_names(content)))
+    parts += [*(f"- {escape(note)}" for note in content.notes), ""]
     for breakdown in breakdown_tables(content):
         parts += _section(breakdown.short, f"by {breakdown.group}: ")
     parts += [*_section(counts_table(content.results)), "## protocol", ""]

@@ -88,6 +88,7 @@ def _result_parts(content: ReportContent) -> dict[str, Any]:
         "partition_tables": [table for table in by_partition if table is not None],
         "mean_table": table_of_metrics(content, partitions[-1] if partitions else "mean", metric_names(content)),
         "all_tables": [table_of_metrics(content, name, metric_names(content, extra=True)) for name in partitions],
+        "notes": content.notes,
         "breakdowns": breakdown_tables(content),
         "published": "; ".join(dict.fromkeys(row.source for row in content.references)),
         "several": len(content.named) > 1,

@@ -117,9 +117,7 @@ def counts_table(results: Results) -> ScoreTable:
     rows: list[Mapping[str, Any]] = list(results.rows)
     names = dict.fromkeys(name for row in rows for name, value in row["counts"].items() if value)
     lines = [
-        Row(
-            (str(row["mode"]), str(row["partition"])), tuple(Cell(_whole(row["counts"].get(name, 0))) for name in names)
-        )
+        Row((str(row["mode"]), str(row["partition"])), tuple(Cell(_whole(row["counts"].get(name))) for name in names))
         for row in rows
     ]
     return ScoreTable(

@@ -11,6 +11,7 @@ from rich.table import Table
 from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, UPPER_BOUND
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.reports.robustness_tables import MOST_COLUMNS, robustness_tables
+from muvr_train.reports.write import all_notes
 from muvr_train.results import Results
 
 COLUMNS = [*(("operator", name) for name in OPERATORS), *(("sign", name) for name in SIGNS)]
@@ -143,7 +144,10 @@ def print_tables(
     compared: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Print the final tables to stdout; of `compared` names, also which is best in which partition; then the notes."""
+    """Print the final tables to stdout; of `compared` names, also which is best in which partition; then the notes.
+
+    The last of `named` is the evaluated model.
+    """
     console = console or Console(width=None if Console().is_terminal else 140)
     console.print(partition_table(named, references))
     if compared:
@@ -154,7 +158,7 @@ def print_tables(
         console.print(by_expression)
     for table in robustness_tables(list(named.values())[-1]):
         console.print(table)
-    for line in (*count_lines(list(named.values())[-1]), *notes):
+    for line in (*count_lines(list(named.values())[-1]), *all_notes(notes, list(named)[-1], named)):
         console.print(line, soft_wrap=True, markup=False)
 
 

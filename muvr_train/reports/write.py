@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ DEFINITIONS = {
     "counts.expressions_left_out": "that begin with AND or OR, which the official program does not evaluate",
     "counts.expressions_without_tag_vectors": "with AND or OR, left out because a tag has no vector",
     "counts.queries_without_expressions": "queries that have no evaluated expression",
+    "counts.partitions": "of a mean: the partitions it is over; notes name those that are left out",
     "counts.self_removed": "queries removed from their own ranking",
 }
 
@@ -85,7 +86,7 @@ def write_results(
         raise DataError(f"{folder}: two models would be called {twice!r}: give the run another name")
     folder.mkdir(parents=True, exist_ok=True)
     content = {
-        "meta": {**meta, "definitions": DEFINITIONS},
+        "meta": {**meta, "notes": all_notes(meta.get("notes", ()), own, named), "definitions": DEFINITIONS},
         "rows": results.rows,
         "breakdowns": results.breakdowns,
         "baselines": [{"name": name, "rows": other.rows} for name, other in (baselines or {}).items()],
@@ -106,6 +107,19 @@ def write_results(
             writer.writerows({"model": name, **line} for line in other.per_query)
     os.replace(temporary, folder / "per_query.csv")
     return path
+
+
+def all_notes(notes: Iterable[str], own: str, named: Mapping[str, Results]) -> list[str]:
+    """Join what stands below the tables, once each.
+
+    Args:
+        notes: how to read the benchmark.
+        own: name of the evaluated model.
+        named: all results; what only another model's say has its name before it.
+    """
+    said = named[own].notes
+    others = [f"{name}: {note}" for name, other in named.items() for note in other.notes if note not in said]
+    return [*notes, *said, *others]
 
 
 def write_resampled(path: Path, named: Mapping[str, Results]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from muvr_train.errors import DataError
-from muvr_train.reports.content import Limits
+from muvr_train.reports.content import Limits, ReportContent
+from muvr_train.reports.latex import render_latex
+from muvr_train.reports.markdown import render_markdown
 from muvr_train.reports.page import render_page
 from muvr_train.reports.report import write_reports
 from muvr_train.reports.write import write_results
@@ -97,6 +100,7 @@ def test_every_text_is_escaped(nasty: str) -> None:
         f"find {NASTY} {RTL}",
         f"S_1 & co{NASTY}",
         "odd: " + NASTY,
+        "how to read: " + NASTY,
     ):
         assert text in shown, text
     assert json.dumps({"out": NASTY}, indent=2) in shown
@@ -157,6 +161,15 @@ def test_the_best_of_a_column_is_bold_and_published_rows_do_not_take_part() -> N
     best = max(results.metrics(mode)["mAP"] for results in content.named.values() for mode in results.modes)
     assert f'<td class="mean"><b>{100 * best:.1f}</b></td>' in page
     assert "<b>58.0</b>" not in page
+
+
+@pytest.mark.parametrize("render", [render_page, render_markdown, render_latex])
+def test_notes_stand_by_the_tables_each_once(render: Callable[[ReportContent], str]) -> None:
+    text = render(make_content()).replace(r"\_", "_")
+    notes = "how to read:", "dance: left out of mode t", "frame_max: news: left out of mode t"
+    places = [text.index(note) for note in notes]
+    assert places == sorted(places)
+    assert text.count("dance: left out of mode t") == 1
 
 
 def test_breakdowns_warnings_and_definitions_are_there() -> None:
