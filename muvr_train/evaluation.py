@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
+from muvr_train.left_out import NO_LIST, NO_MATCH, NO_SCORES, NO_TEXT, Reasons, left_out
 from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions
 from muvr_train.metrics.ranks import Ties
 from muvr_train.metrics.trapezoids import with_trapezoids
@@ -75,7 +77,14 @@ def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protoc
 
 
 def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protocol | None = None) -> Results:
-    """Evaluate whatever gives scores; see `evaluate`."""
+    """Evaluate whatever gives scores; see `evaluate`.
+
+    A partition that has no row in a mode (nothing scored, no query with the mode's part, no query that counts) is left
+    out of that mode and of its mean: `Results.notes` says so, and the counts of the mean say how many `partitions`.
+
+    Raises:
+        DataError: nothing is left of a mode that was asked for by name, or nothing at all.
+    """
     protocol = protocol or Protocol()
     modes = protocol.modes or source.modes
     check_modes(modes, source)
@@ -85,22 +94,21 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
     averaged = benchmark.averaged or [partition.name for partition in benchmark.partitions]
     per_mode: dict[str, list[PartitionMetrics]] = {} if benchmark.has_filters else {mode: [] for mode in modes}
     every = not benchmark.has_filters or isinstance(source, GivenFilters)
-    for partition, mode, judged, counts in _judged(source, benchmark, modes, protocol):
+    reasons: Reasons = {}
+    for partition, mode, judged, counts in _judged(source, benchmark, modes, protocol, reasons):
+        per_mode.setdefault(mode, [])
+        if not judged.counted.any():
+            reasons[partition.name, mode] = NO_MATCH if partition.divisor == "found" else NO_LIST
+            continue
         metrics = _add_row(results, partition, mode, judged, counts, protocol)
         if protocol.keep_scores and (every or mode == protocol.tags.kept):
             results.kept.append(Kept(partition, mode, judged, metrics.groups, metrics.pooled))
         if partition.name in averaged:
-            per_mode.setdefault(mode, []).append(metrics)
-    for mode, metrics_list in per_mode.items():
-        if not metrics_list:
-            names = ", ".join(averaged)
-            raise DataError(f"benchmark {benchmark.name}: none of {names} has a query with a match in mode {mode}")
-        rows = [row for row in results.rows if row["mode"] == mode and row["partition"] in averaged]
-        total = _sum_counts([row["counts"] for row in rows])  # type: ignore[misc]
-        mean = mean_over_partitions(metrics_list)
-        results.rows.append(
-            {"benchmark": benchmark.name, "mode": mode, "partition": "mean", "metrics": mean.metrics, "counts": total}
-        )
+            per_mode[mode].append(metrics)
+    results.notes = left_out(results, benchmark.partitions, tuple(per_mode), reasons)
+    for note in results.notes:
+        log.warning(note)
+    _add_means(results, per_mode, averaged, optional=protocol.modes is None)
     if not results.rows:
         raise DataError(f"benchmark {benchmark.name}: no query with features has a tag expression that is evaluated")
     add_mean_extras(results, averaged)
@@ -110,44 +118,66 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
 Row = tuple[Partition, str, JudgedScores, dict[str, int]]
 
 
-def _judged(source: ScoreSource, benchmark: Benchmark, modes: Sequence[str], protocol: Protocol) -> Iterator[Row]:
+def _judged(
+    source: ScoreSource, benchmark: Benchmark, modes: Sequence[str], protocol: Protocol, reasons: Reasons
+) -> Iterator[Row]:
     """Give partition, mode, judged scores and counts of each row; tag expressions are expanded one mode at a time."""
+    known = {partition.name: len(source.known_queries(partition)) for partition in benchmark.partitions}
+    if not any(known.values()):
+        source.score(benchmark.partitions[0], modes)  # refuses, and says what is there instead
+    reasons.update({(name, ""): NO_SCORES for name, count in known.items() if not count})
+    scorable = [partition for partition in benchmark.partitions if known[partition.name]]
+    missing = {partition.name: len(partition.queries) - known[partition.name] for partition in scorable}
     if benchmark.has_filters:
-        for partition in benchmark.partitions:
-            missing = len(partition.queries) - len(source.known_queries(partition))
+        for partition in scorable:
             for expanded in score_filters(source, partition, modes, protocol.tags, protocol.ties):
-                yield partition, expanded.mode, expanded.judged, {"missing_queries": missing, **expanded.counts}
+                counts = {"missing_queries": missing[partition.name], **expanded.counts}
+                yield partition, expanded.mode, expanded.judged, counts
         return
-    for partition, scored in _scored_partitions(source, benchmark, modes):
-        known = len(source.known_queries(partition))
-        for mode, matrix in scored.items():
+    for partition, scored in _scored_partitions(source, scorable, modes):
+        for mode in modes:
+            matrix = scored.get(mode)
+            if matrix is None or not matrix.queries:
+                reasons[partition.name, mode] = NO_TEXT
+                continue
             matrix.refuse_nan()
-            judged = judge(partition, matrix)
-            if not _nothing_found(partition, judged):
-                without = known - len(judged.queries)
-                missing = len(partition.queries) - known
-                yield partition, mode, judged, {"missing_queries": missing, "queries_without_text": without}
+            without = known[partition.name] - len(matrix.queries)
+            counts = {"missing_queries": missing[partition.name], "queries_without_text": without}
+            yield partition, mode, judge(partition, matrix), counts
 
 
-def _nothing_found(partition: Partition, judged: JudgedScores) -> bool:
-    """Whether a partition whose matches are cut to the scored videos has none left; it is in no table then."""
-    nothing = partition.divisor == "found" and not judged.counted.any()
-    if nothing:
-        log.warning("%s: of no query a match was scored; it is left out", partition.name)
-    return nothing
+def _add_means(
+    results: Results, per_mode: dict[str, list[PartitionMetrics]], averaged: Collection[str], optional: bool
+) -> None:
+    """Add the row `mean` of each mode; a mode without any partition is refused, or passed over if others have some."""
+    for mode, metrics in per_mode.items():
+        if not metrics and optional and any(per_mode.values()):
+            continue
+        if not metrics:
+            why = "; ".join(results.notes)
+            raise DataError(f"benchmark {results.benchmark}: no partition is left in mode {mode}: {why}")
+        rows = [row for row in results.rows if row["mode"] == mode and row["partition"] in averaged]
+        counts: list[Any] = [row["counts"] for row in rows]
+        total = {name: sum(count[name] for count in counts) for name in counts[0]}
+        results.rows.append(
+            {
+                "benchmark": results.benchmark,
+                "mode": mode,
+                "partition": "mean",
+                "metrics": mean_over_partitions(metrics).metrics,
+                "counts": {**total, "partitions": len(metrics)},
+            }
+        )
 
 
 def _scored_partitions(
-    source: ScoreSource, benchmark: Benchmark, modes: Sequence[str]
+    source: ScoreSource, partitions: Sequence[Partition], modes: Sequence[str]
 ) -> Iterator[tuple[Partition, dict[str, ScoreMatrix]]]:
     """Score partition by partition; tasks that ask the same queries are scored once where that changes no score."""
     groups: dict[tuple[str, ...], list[Partition]] = {}
-    for partition in benchmark.partitions:
+    for partition in partitions:
         groups.setdefault(partition.query_ids if source.pairwise else (partition.name,), []).append(partition)
     for group in groups.values():
-        if group[0].divisor == "found" and not source.known_queries(group[0]):
-            log.warning("%s: none of its queries was scored; it is left out", ", ".join(part.name for part in group))
-            continue
         if len(group) == 1:
             yield group[0], source.score(group[0], modes)
             continue
@@ -219,7 +249,3 @@ def _per_query(
             "counted": bool(judged.counted[row]),
             **{name: float(column[row]) for name, column in metrics.per_query.items()},
         }
-
-
-def _sum_counts(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    return {name: sum(count[name] for count in counts) for name in counts[0]} if counts else {}

@@ -43,7 +43,9 @@ class MatrixScores:
         """Nothing is refused."""
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
-        """The queries that have a row."""
+        """The queries that have a row; none where no video has a column."""
+        if set(partition.database).isdisjoint(self.matrix.database):
+            return []
         return [query for query in partition.query_ids if query in self.matrix.queries]
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:

@@ -14,13 +14,15 @@ from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.splits import apply_splits
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import ConfigError, DataError
-from muvr_train.evaluation import Protocol, evaluate
+from muvr_train.evaluation import Protocol, evaluate, evaluate_scores
 from muvr_train.features.import_muvr import import_muvr
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
 from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.retriever import Retriever
+from muvr_train.results import Results
+from tests.matrix_scores import MatrixScores
 from tests.toy import make_toy
 
 OFFICIAL_NAMES = {"R-Precision": "R-precision"}
@@ -160,15 +162,80 @@ def test_a_score_that_is_no_number_is_an_error(store: FeatureStore, benchmark: B
         evaluate(model, store, benchmark.select("all", "full"), OFFICIAL)
 
 
-def test_a_partition_without_texts_is_no_row_of_mode_t(tmp_path: Path) -> None:
+def without_texts(toy: Benchmark, *names: str) -> Benchmark:
+    """The toy benchmark with partitions in which no query has a text, of all queries and videos."""
+    parts = []
+    for part in toy.partitions:
+        silent = tuple(replace(query, text=None) for query in part.queries)
+        parts.append(replace(part, queries=silent) if part.name in names else part)
+    return replace(toy, partitions=tuple(parts)).select("all", "full")
+
+
+def counts_of(results: Results, mode: str, partition: str = "mean") -> dict[str, int]:
+    found: Any = [row["counts"] for row in results.rows if (row["mode"], row["partition"]) == (mode, partition)]
+    return dict(found[0])
+
+
+def test_a_partition_without_texts_is_no_row_of_mode_t(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     annotations, features = make_toy(tmp_path)
     for path in (features / "dance").glob("*_query_dict.pkl"):
         path.unlink()
-    toy = read_muvr(annotations)
-    silent = [replace(q, text=None) for q in toy["dance"].queries]
-    mixed = replace(toy, partitions=(toy["news"], replace(toy["dance"], queries=tuple(silent))))
+    mixed = without_texts(read_muvr(annotations), "dance")
     store = open_features(features, tmp_path / "cache")
-    with pytest.raises(DataError, match=r"partition dance: none of its 10 queries has a text vector, so mode t"):
-        evaluate(untrained(store), store, mixed.select("all", "full"), Protocol(modes=("v", "t", "tv")))
-    results = evaluate(untrained(store), store, mixed.select("all", "full"), Protocol(modes=("v", "tv")))
+    results = evaluate(untrained(store), store, mixed, Protocol(modes=("v", "t", "tv")))
+    assert results.metrics("t") == results.metrics("t", "news")
     assert results.metrics("tv", "dance") == results.metrics("v", "dance")
+    assert ("t", "dance") not in {(row["mode"], row["partition"]) for row in results.rows}
+    assert [counts_of(results, mode)["partitions"] for mode in ("v", "t", "tv")] == [2, 1, 2]
+    assert counts_of(results, "t")["queries"] == len(mixed["news"].queries)
+    assert results.notes == ["dance: left out of mode t, because no scored query has a text"]
+    assert results.notes[0] in caplog.text
+    alone = replace(mixed, partitions=(mixed["dance"],))
+    with pytest.raises(DataError, match="no partition is left in mode t: dance: left out of mode t"):
+        evaluate(untrained(store), store, alone, Protocol(modes=("v", "t")))
+    results = evaluate(untrained(store), store, alone)  # the modes that there are
+    assert results.modes == ("v", "tv")
+    assert results.notes == ["dance: left out of mode t, because no scored query has a text"]
+
+
+def test_a_partition_of_which_nothing_has_features_is_left_out(tmp_path: Path) -> None:
+    annotations, features = make_toy(tmp_path)
+    toy = read_muvr(annotations).select("all", "full")
+    for query in toy["dance"].queries:
+        (features / f"{query.id}.npy").unlink()
+    store = open_features(features, tmp_path / "cache")
+    with pytest.raises(DataError, match="10 videos without features: dance/"):
+        evaluate(untrained(store), store, toy)
+    results = evaluate(untrained(store), store, toy, Protocol(on_missing="official"))
+    assert [row["partition"] for row in results.rows if row["mode"] == "v"] == ["news", "mean"]
+    assert results.notes == ["dance: left out of mode v, t, tv, because no query or no database video has scores"]
+    assert counts_of(results, "v")["partitions"] == 1
+    assert counts_of(results, "v")["missing_queries"] == 0
+    none = replace(toy, partitions=(replace(toy["dance"], database=("dance/x",)),))
+    with pytest.raises(DataError, match="partition dance: no query has features in "):
+        evaluate(untrained(store), store, none, Protocol(on_missing="official"))
+    lost = replace(toy, partitions=(toy["news"], replace(toy["news"], name="lost", database=("news/x",))))
+    results = evaluate(untrained(store), store, lost, Protocol(on_missing="official"))
+    assert [row["partition"] for row in results.rows if row["mode"] == "v"] == ["news", "mean"]
+
+
+def test_a_partition_of_which_no_query_counts_is_left_out(tmp_path: Path) -> None:
+    toy = read_muvr(make_toy(tmp_path)[0]).select("all", "full")
+    rows = tuple(replace(row, positives={}, counted=False) for row in toy["dance"].judgements)
+    mixed = replace(toy, partitions=(toy["news"], replace(toy["dance"], judgements=rows)))
+    source = MatrixScores.random(
+        [query.id for query in toy.queries], [video for part in toy.partitions for video in part.database]
+    )
+    results = evaluate_scores(source, mixed)
+    assert [row["partition"] for row in results.rows] == ["news", "mean"]
+    assert results.notes == ["dance: left out of mode v, because no scored query has a list of positives"]
+    with pytest.raises(DataError, match="no partition is left in mode v: dance"):
+        evaluate_scores(source, replace(mixed, partitions=(mixed["dance"],)))
+
+
+def test_partitions_alike_share_a_note(tmp_path: Path) -> None:
+    toy = read_muvr(make_toy(tmp_path)[0]).select("all", "full")
+    more = replace(toy["dance"], name="more")
+    source = MatrixScores.random(toy["news"].query_ids, toy["news"].database)
+    results = evaluate_scores(source, replace(toy, partitions=(toy["dance"], toy["news"], more)))
+    assert results.notes == ["dance, more: left out of mode v, because no query or no database video has scores"]

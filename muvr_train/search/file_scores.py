@@ -13,7 +13,7 @@ from muvr_train.benchmarks.types import Benchmark, Judgement, Partition
 from muvr_train.errors import DataError, shorten
 from muvr_train.search.filter_files import GivenRows, judge_given, repeat_queries, without_tags
 from muvr_train.search.judged import JudgedScores
-from muvr_train.search.score_files import ScoreFile
+from muvr_train.search.score_files import ScoreBlock, ScoreFile
 from muvr_train.search.score_ids import OLD_NAMES, index_of, places_of, refuse_shared
 from muvr_train.search.scores import ScoreMatrix
 
@@ -48,7 +48,9 @@ class FileScores:
         queries: dict[str, None] = {}
         videos: dict[str, None] = {}
         for partition in benchmark.partitions:
-            rows, columns = self._known(partition)
+            rows, columns = self.known(partition)
+            if not rows or not columns:
+                raise self._nothing(partition)
             queries |= dict.fromkeys(self._lacking(partition, rows))
             videos |= dict.fromkeys(video for video in partition.database if video not in columns)
         if not queries and not videos:
@@ -69,15 +71,16 @@ class FileScores:
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
         """Ids of the partition's queries that have a row, or need none because they have no tag expression."""
-        rows = self._known(partition)[0]
-        if not self.has_expressions(partition):
-            return list(rows)
+        rows, columns = self.known(partition)
+        if not rows or not columns or not self.has_expressions(partition):
+            return list(rows) if columns else []
         asked = {row.query for row in partition.filters}
         return [query for query in partition.query_ids if query in rows or query not in asked]
 
     def has_expressions(self, partition: Partition) -> bool:
         """Whether the rows are those of queries with tag expressions."""
-        return self.file.blocks[self._block(partition)].expressions is not None
+        block = self._block(partition)
+        return block is not None and self.file.blocks[block].expressions is not None
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
         """The part of the matrix that the partition asks for, in the partition's order.
@@ -86,12 +89,11 @@ class FileScores:
             DataError: nothing of the partition is in the file, or a score is not finite (but that of a query against
                 its own video, which is never ranked).
         """
-        block = self.file.blocks[self._block(partition)]
+        rows, columns, block = self._content(partition)
         if block.expressions is not None:
             raise DataError(
                 f"{self.file.path} has a row for each query and tag expression: evaluate it with benchmark=muvr_filter"
             )
-        rows, columns = self._known(partition)
         chosen = _take(block.scores, list(rows.values()), list(columns.values()))
         matrix = ScoreMatrix(tuple(rows), tuple(columns), chosen)
         return dict.fromkeys(modes, self._finite(partition, matrix))
@@ -107,25 +109,18 @@ class FileScores:
             yield from without_tags(partition, given)
 
     def given_rows(self, partition: Partition) -> GivenRows:
-        """The file's scores of queries with tag expressions; plain rows are repeated for each.
-
-        Raises:
-            DataError: it has no expression of the partition.
-        """
+        """The file's scores of queries with tag expressions; plain rows are repeated for each."""
         if not self.has_expressions(partition):
             return repeat_queries(partition, self.score(partition, self.modes)[self.modes[0]])
-        block = self.file.blocks[self._block(partition)]
+        _, columns, block = self._content(partition)
         pairs = self._pairs(partition)
         rows = [row for row in filter_rows(partition) if _pair(row.judgement) in pairs]
-        if partition.filters and not rows:
-            raise DataError(f"{self.file.path}: no tag expression of partition {partition.name} is in it")
-        columns = self._known(partition)[1]
         scores = _take(block.scores, [pairs[_pair(row.judgement)] for row in rows], list(columns.values()))
         return GivenRows(rows, tuple(columns), scores)
 
     def _pairs(self, partition: Partition) -> dict[tuple[str, str | None], int]:
         """Rows by query and tag expression, of those that the file has."""
-        block = self.file.blocks[self._block(partition)]
+        block = self._content(partition)[2]
         pairs = zip(block.queries, block.expressions or (), strict=True)
         index = {f"{query}\n{expression}": row for row, (query, expression) in enumerate(pairs)}
         wanted = {f"{row.query}\n{row.expression}": _pair(row) for row in partition.filters}
@@ -146,11 +141,12 @@ class FileScores:
         for what, indices, part in (("queries", self._rows, 0), ("database", self._columns, 1)):
             left = {name: set(index.values()) for name, index in indices.items()}
             for partition in benchmark.partitions:
-                left[self._block(partition)].difference_update(self._known(partition)[part].values())
+                if (block := self._block(partition)) is not None:
+                    left[block].difference_update(self.known(partition)[part].values())
             counts[what] = sum(len(places) for places in left.values())
         return counts
 
-    def _block(self, partition: Partition) -> str:
+    def _block(self, partition: Partition) -> str | None:
         """The name of the block that serves a partition: its own, the plain one, or one that holds its queries."""
         for name in (partition.name, OLD_NAMES.get(partition.name, ""), ""):
             if name in self.file.blocks:
@@ -158,28 +154,37 @@ class FileScores:
         for name, index in self._rows.items():
             if places_of(index, partition.name, partition.query_ids):
                 return name
-        raise DataError(
-            f"{self.file.path} has no scores of partition {partition.name}: its blocks are "
-            f"{', '.join(self.file.blocks)}"
-        )
+        return None
 
-    def _known(self, partition: Partition) -> tuple[dict[str, int], dict[str, int]]:
+    def known(self, partition: Partition) -> tuple[dict[str, int], dict[str, int]]:
         """Rows by query and columns by database video, of those that the file has, in the partition's order."""
         key = (partition.name, partition.query_ids, partition.database)
         if key not in self._found:
             name = self._block(partition)
+            if name is None:
+                return {}, {}
             rows = places_of(self._rows[name], partition.name, partition.query_ids)
             columns = places_of(self._columns[name], partition.name, partition.database)
-            if not rows or not columns:
-                raise DataError(f"{self.file.path}: {self._nothing(partition, name, bool(rows))}")
             for what, places in (("rows", rows), ("columns", columns)):
                 refuse_shared(self._owners.setdefault((name, what), {}), places)
             self._found[key] = (rows, columns)
         return self._found[key]
 
-    def _nothing(self, partition: Partition, name: str, rows: bool) -> str:
-        """Say that nothing of a partition is in a block, with examples of both kinds of ids."""
-        block = self.file.blocks[name]
+    def _content(self, partition: Partition) -> tuple[dict[str, int], dict[str, int], ScoreBlock]:
+        """Rows, columns and the block that they are of; refused where there are none."""
+        rows, columns = self.known(partition)
+        name = self._block(partition)
+        if name is None or not rows or not columns:
+            raise self._nothing(partition)
+        return rows, columns, self.file.blocks[name]
+
+    def _nothing(self, partition: Partition) -> DataError:
+        """Say that nothing of a partition is in the file, with examples of both kinds of ids."""
+        name = self._block(partition)
+        if name is None:
+            blocks = ", ".join(self.file.blocks)
+            return DataError(f"{self.file.path} has no scores of partition {partition.name}: its blocks are {blocks}")
+        block, rows = self.file.blocks[name], self.known(partition)[0]
         what, wanted, given = (
             ("database video", partition.database, block.database)
             if rows
@@ -187,13 +192,13 @@ class FileScores:
         )
         swapped = not rows and places_of(self._columns[name], partition.name, partition.query_ids)
         if swapped and places_of(self._rows[name], partition.name, partition.database):
-            return (
-                f"query_ids and database_ids seem to be swapped: query_ids are database videos of {partition.name}. "
-                "Save scores.T with the two exchanged"
+            return DataError(
+                f"{self.file.path}: query_ids and database_ids seem to be swapped: query_ids are database videos of "
+                f"{partition.name}. Save scores.T with the two exchanged"
             )
-        return (
-            f"no {what} of partition {partition.name} is in it. It has {shorten(list(given), 3)}; the benchmark has "
-            f"{shorten(list(wanted), 3)} (ids may stand without '{partition.name}/')"
+        return DataError(
+            f"{self.file.path}: no {what} of partition {partition.name} is in it. It has {shorten(list(given), 3)}; "
+            f"the benchmark has {shorten(list(wanted), 3)} (ids may stand without '{partition.name}/')"
         )
 
     def _finite(self, partition: Partition, matrix: ScoreMatrix) -> ScoreMatrix:

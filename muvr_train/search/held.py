@@ -42,8 +42,10 @@ class HeldScores:
             raise DataError(f"{len(queries)} queries and {len(videos)} database videos have no scores: {lost}")
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
-        """Ids of the partition's queries that have scores in any mode."""
-        known = {query for matrix in self._of(partition).values() for query in matrix.queries}
+        """Ids of the partition's queries that have scores in any mode, against any of its database videos."""
+        have = frozenset(partition.database)
+        matrices = [matrix for matrix in self._of(partition).values() if not have.isdisjoint(matrix.database)]
+        known = {query for matrix in matrices for query in matrix.queries}
         return [query for query in partition.query_ids if query in known]
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:

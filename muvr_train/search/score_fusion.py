@@ -103,7 +103,9 @@ class FusedScores:
             file.refuse_missing(benchmark, modes)
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
-        """Ids of the partition's queries that every file has."""
+        """Ids of the partition's queries that every file has; none where they share no database video."""
+        if not _common([list(file.known(partition)[1]) for file in self.files]):
+            return []
         return _common([file.known_queries(partition) for file in self.files])
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
@@ -130,7 +132,7 @@ class FusedScores:
         """Rows of MUVR-Filter: of what the files have in common, fused; they ignore the tags where every file does.
 
         Raises:
-            DataError: the files have no expression or no video in common, or a score is not finite.
+            DataError: a score is not finite.
         """
         if not any(file.has_expressions(partition) for file in self.files):
             yield from without_tags(
@@ -138,8 +140,8 @@ class FusedScores:
             )
             return
         given = common_rows([file.given_rows(partition) for file in self.files])
-        if not given[0].rows or not given[0].database:
-            raise DataError(f"the score files have no row or no column of partition {partition.name} in common")
+        if not given[0].rows:
+            return
         judged = [judge_given(partition, one, file.label) for one, file in zip(given, self.files, strict=True)]
         unranked = judged[0].relevance < 0
         scores = [np.where(unranked, np.nan, one.scores.astype(np.float64)) for one in judged]

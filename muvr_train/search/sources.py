@@ -47,10 +47,17 @@ class ScoreSource(Protocol):
         """Raise a DataError that names what an evaluation needs and this source lacks."""
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
-        """Ids of the partition's queries that it knows; those without a part of a mode still have no row there."""
+        """Ids of the partition's queries that it knows, none where it knows no database video.
+
+        Those without a part of a mode still have no row there.
+        """
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
-        """Scores of the queries and database videos that it knows, by mode."""
+        """Scores of the queries and database videos that it knows, by mode; no rows where no query has a part of it.
+
+        Raises:
+            DataError: it knows no query or no database video.
+        """
 
 
 @runtime_checkable
@@ -101,24 +108,25 @@ class ModelScores:
         refuse_missing(self.store, benchmark, modes)
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
-        """Ids of the queries whose video has features."""
-        return [query.id for query in self._queries(partition)]
+        """Ids of the queries whose video has features; none where no database video has."""
+        if not any(self.store.has(video) for video in partition.database):
+            return []
+        return [query.id for query in partition.queries if self.store.has(query.video_id)]
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
         """Score every query against every database video of a partition that has features; float32 matrices.
 
         Raises:
-            DataError: nothing has features, or no query has a part of a mode.
+            DataError: no query or no database video has features.
         """
         queries, database = self._queries(partition), self._database(partition)
         as_text = self.frames_as_text and bool(set(modes) - {"v"})
         batch = load_queries(self.store, queries, frames_as_text=as_text).to(device_of(self.model))
         groups = _groups(batch, modes)
-        if () in groups:
-            raise DataError(
-                f"partition {partition.name}: none of its {len(batch)} queries has a text vector, so mode "
-                f"{groups[()][0]} cannot score it. Add texts, or choose other modes, such as benchmark.modes=[v]"
-            )
+        none = ScoreMatrix((), database, np.zeros((0, len(database)), np.float32))
+        matrices = dict.fromkeys(groups.pop((), ()), none)
+        if not groups:
+            return matrices
         parts = [
             (batch if len(rows) == len(batch) else batch[torch.tensor(rows, dtype=torch.long)], group)
             for rows, group in groups.items()
@@ -127,11 +135,9 @@ class ModelScores:
         with evaluating(self.model):
             scorers = [query_scorer(self.model, part, group) for part, group in parts]
             filled = score_blocks(scorers, self._blocks(database, held), len(database))
-        return {
-            mode: ScoreMatrix(part.ids, database, scores)
-            for (part, _), found in zip(parts, filled, strict=True)
-            for mode, scores in found.items()
-        }
+        for (part, _), found in zip(parts, filled, strict=True):
+            matrices |= {mode: ScoreMatrix(part.ids, database, scores) for mode, scores in found.items()}
+        return matrices
 
     def has_tag(self, query: str, tag: str) -> bool:
         """Whether the store holds the vector of this tag of this query."""

@@ -54,6 +54,9 @@ def test_matches_are_cut_to_what_was_found_and_an_event_without_any_is_not_count
     results = evaluate_scores(MatrixScores.of(scores), benchmark, official)
     without_geyser = evaluate_scores(MatrixScores.of({"f1": SCORES["f1"]}), benchmark, official)
     assert [row["partition"] for row in without_geyser.rows] == ["flood", "all", "mean"]
+    assert without_geyser.notes == ["geyser+2011: left out of mode v, because no query or no database video has scores"]
+    assert results.notes == ["geyser+2011: left out of mode v, because no match of any query was scored"]
+    assert results.rows[-1]["counts"]["partitions"] == 1  # type: ignore[index]
     assert [row["partition"] for row in results.rows] == ["flood", "all", "mean"]
     counts = results.rows[-2]["counts"]
     assert results.rows[-2]["metrics"]["mAP"] == pytest.approx(1.0)  # type: ignore[index]

@@ -285,6 +285,10 @@ def test_a_partition_without_texts_is_fused_by_video(world: World, store: Featur
     mute = replace(partition, queries=(partition.queries[1],), judgements=(partition.judgements[1],))
     whole = source.score(partition, ("tv",))["tv"].scores
     np.testing.assert_allclose(source.score(mute, ("tv",))["tv"].scores[0], whole[1], atol=1e-6)
+    for steps in (all_steps(), {"harris": Harris(), "qe": QueryExpansion(k=1), "sn": ScoreNorm(k=2, videos=5)}):
+        scored = fitted(world, store, steps).score(mute, MODES)
+        shapes = [scored[mode].scores.shape for mode in MODES]
+        assert shapes == [(1, 12), (0, 12), (1, 12)]
 
 
 def test_a_store_with_a_second_grid_calibrates_what_texts_look_at(tmp_path: Path) -> None:

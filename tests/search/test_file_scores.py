@@ -91,6 +91,22 @@ def test_a_partition_that_no_block_serves() -> None:
         given.refuse_missing(BOTH, given.modes)
 
 
+def test_a_partition_that_the_file_lacks_is_left_out_as_official_missing() -> None:
+    videos = [*NEWS.database, *DANCE.database]
+    given = source(news=(NEWS.query_ids, NEWS.database, TRUTH))
+    for one in (given, source(all=(NEWS.query_ids, videos, RNG.random((2, len(videos)))))):
+        assert list(one.known_queries(DANCE)) == []
+        assert one.unknown(BOTH)["queries"] == 0
+        results = evaluate_scores(one, BOTH, Protocol(on_missing="official"))
+        assert [row["partition"] for row in results.rows] == ["news", "mean"]
+        assert results.notes == ["dance: left out of mode scores, because no query or no database video has scores"]
+        with pytest.raises(DataError, match="of partition dance"):
+            evaluate_scores(one, BOTH)
+    wrong = source(all=(["x"], ["y"], [[0.0]]))
+    with pytest.raises(DataError, match=r"no query of partition news is in it. It has x; the benchmark has news/q0"):
+        evaluate_scores(wrong, BOTH, Protocol(on_missing="official"))
+
+
 def test_what_is_missing_is_listed() -> None:
     given = source(all=(["news/q1"], ["v0", "v3"], [[1.0, 0.0]]))
     with pytest.raises(DataError) as caught:

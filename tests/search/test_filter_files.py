@@ -138,7 +138,7 @@ def test_a_missing_expression_is_named(world: World) -> None:
     assert counts["expressions"] == len(keep)
     none = ScoreBlock(block.queries, block.database, block.scores, tuple(f"{text} x" for text in block.expressions))
     source = FileScores(ScoreFile(Path("none.npz"), "m", {"news": none}))
-    with pytest.raises(DataError, match=r"none.npz: no tag expression of partition news"):
+    with pytest.raises(DataError, match="no query with features has a tag expression that is evaluated"):
         evaluate_scores(source, news, Protocol(on_missing="official"))
 
 

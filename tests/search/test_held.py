@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
-from muvr_train.evaluation import evaluate_scores
+from muvr_train.errors import DataError
+from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.search.held import HeldScores
 from muvr_train.search.scores import ScoreMatrix
 
@@ -25,3 +26,24 @@ def test_tasks_that_share_queries_have_their_own_matrices() -> None:
     results = evaluate_scores(HeldScores({"v": {"news": matrix(0.0, 1.0, 0.5), "more": more}}), tasks)
     assert results.metrics("v", "news")["mAP"] == 1.0
     assert results.metrics("v", "more")["mAP"] == pytest.approx(1 / 4)
+
+
+def test_a_partition_without_scores_in_a_mode_is_left_out_of_it() -> None:
+    """A cross-fitted mode t has no matrix where no query of the partition has a text."""
+    both = Benchmark("muvr_base", (PART, replace(PART, name="mute")))
+    right = matrix(0.0, 1.0, 0.5)
+    source = HeldScores({"v": {"news": right, "mute": right}, "t": {"news": right}})
+    results = evaluate_scores(source, both)
+    assert [(row["mode"], row["partition"]) for row in results.rows] == [
+        ("v", "news"),
+        ("t", "news"),
+        ("v", "mute"),
+        ("v", "mean"),
+        ("t", "mean"),
+    ]
+    assert results.notes == ["mute: left out of mode t, because no scored query has a text"]
+    unknown = HeldScores({"v": {"news": right}, "t": {}})
+    with pytest.raises(DataError, match="1 queries and 3 database videos have no scores"):
+        evaluate_scores(unknown, both)
+    results = evaluate_scores(unknown, both, Protocol(modes=("v",), on_missing="official"))
+    assert [row["partition"] for row in results.rows] == ["news", "mean"]

@@ -139,6 +139,19 @@ def test_a_task_is_fused_by_itself(method: str) -> None:
     np.testing.assert_array_equal(seen[0], fused.score(hard, fused.modes)["scores"].scores)
 
 
+def test_a_partition_that_one_file_lacks_is_left_out_as_official_missing() -> None:
+    more = Partition("more", (Query("c", "more", "more/t"),), (Judgement("c", {"x": "match"}),), VIDEOS)
+    one = ScoreBlock(("a", "b", "c"), VIDEOS, np.vstack([A, A[:1]]))
+    whole = FileScores(ScoreFile(Path("whole.npz"), "scores", {"": one}))
+    fused = FusedScores([whole, *files(B)], "z_mean")
+    both = Benchmark("table", (PART, more))
+    results = evaluate_scores(fused, both, Protocol(on_missing="official"))
+    assert [row["partition"] for row in results.rows] == ["p", "mean"]
+    assert results.metrics("scores") == evaluate_scores(FusedScores(files(A, B), "z_mean"), BENCHMARK).metrics("scores")
+    with pytest.raises(DataError, match=r"f0.npz: no query of partition more"):
+        evaluate_scores(fused, both)
+
+
 def test_nothing_in_common() -> None:
     fused = FusedScores(files(A[:, :2], B[:, 2:], videos=[VIDEOS[:2], VIDEOS[2:]]), "mean")
     with pytest.raises(DataError, match="no database video of partition p in common"):

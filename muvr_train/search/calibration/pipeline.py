@@ -114,7 +114,7 @@ class CalibratedScores:
         self.source.refuse_missing(benchmark, modes)
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
-        """Ids of the queries whose video has features."""
+        """Ids of the queries whose video has features; see `ModelScores`."""
         return self.source.known_queries(partition)
 
     def has_tag(self, query: str, tag: str) -> bool:
@@ -136,10 +136,7 @@ class CalibratedScores:
     def rows(self, partition: Partition, modes: Sequence[str]) -> dict[str, Rows]:
         """Run all steps on the modes."""
         fused = "tv" in modes and any(step.kind == "fusion" for step in self.steps)
-        asked = list(modes)
-        if fused:
-            asked = [mode for mode in ("v", "t") if mode == "v" or "t" in modes or self._has_text(partition)]
-        return self._run(partition, self._raw(partition, asked), modes)
+        return self._run(partition, self._raw(partition, ("v", "t") if fused else modes), modes)
 
     def _run(self, partition: Partition, rows: dict[str, Rows], modes: Sequence[str]) -> dict[str, Rows]:
         for place, step in enumerate(self.steps):
@@ -181,6 +178,8 @@ class CalibratedScores:
         background, model = self.calibration.background, self.inner.model
         if background is None:
             return np.zeros((len(queries), 0)), ()
+        if not queries:
+            return np.zeros((0, len(background.ids))), background.ids
         device, total = device_of(model), len(background.ids)
 
         def blocks() -> Iterator[tuple[Places, EncodedDatabase]]:
@@ -193,12 +192,6 @@ class CalibratedScores:
         with evaluating(model):
             (scores,) = score_blocks([query_scorer(model, batch, [mode])], blocks(), total)
         return scores[mode].astype(np.float64), background.ids
-
-    def _has_text(self, partition: Partition) -> bool:
-        known = set(self.known_queries(partition))
-        return self.source.frames_as_text or any(
-            self.source.store.has(query.id, "text") for query in partition.queries if query.id in known
-        )
 
 
 def _fused(step: CalibrationStep, rows: Mapping[str, Rows]) -> Rows:
