@@ -30,13 +30,13 @@ DEFINITIONS = {
     "the tags' signed cosines (0: without tags); m = K > 1: the top K by the query's score, ranked by that sum",
     "mode logic_<m>": "the same for all expressions; AND adds conditions, OR takes the best (cosines less their mean)",
     "mode upper_bound_by_labels": "no method: for each expression the combination with the best average precision",
-    "intervals": "95 % percentile interval, bootstrap over the search topics of each partition; narrow with few topics; "
-    "resamples without a counted query or match are left out, and their number is in the row's notes",
+    "intervals": "95 % percentile interval, bootstrap over the search topics of each partition; narrow with few topics."
+    " Resamples without a counted query or match are left out, and their number is in the row's notes",
     "breakdowns.level": "positives of one level of correspondence; those of other levels are left out of the ranking",
     "breakdowns.operator, breakdowns.sign": "tag expressions of one operator, or of one sign; mean over these",
     "breakdowns.noise_remove": "mAP with a share of the positive pairs left out; mAP_std over the repeats",
     "breakdowns.noise_add": "mAP with as many non-matching pairs, drawn over all, taken as positives",
-    "per_query.top_false": "the 5 best-scored non-matches: [[id, score], ...]; like the next two of the evaluated model",
+    "per_query.top_false": "the 5 best-scored non-matches: [[id, score], ...]; like the next two of the main model",
     "per_query.first_missed": "best-ranked positive outside the first R places (R positives), or one without features",
     "per_query.first_missed_rank": "its rank, the middle of its tie; empty for one without features",
     "counts.queries": "queries with features, scored",
