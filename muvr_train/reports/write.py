@@ -50,6 +50,7 @@ DEFINITIONS = {
     "counts.queries_without_text": "queries left out of the mode because they have no text",
     "counts.expressions": "pairs of a query and a tag expression: what the means are over",
     "counts.expressions_left_out": "that begin with AND or OR, which the official program does not evaluate",
+    "counts.missing_expressions": "officially evaluated ones that a score file lacks, left out (on_missing=official)",
     "counts.expressions_without_tag_vectors": "with AND or OR, left out because a tag has no vector",
     "counts.queries_without_expressions": "queries that have no evaluated expression",
     "counts.partitions": "of a mean: the partitions it is over; notes name those that are left out",

@@ -58,7 +58,8 @@ class Expanded(NamedTuple):
         mode: Name of the row: `tag_<m>` (officially evaluated expressions), `logic_<m>` (all), or `UPPER_BOUND` (all).
         judged: Scores and judgements, a row per query and expression.
         counts: `expressions_left_out` (begin with AND or OR, which the official program passes over),
-            `expressions_without_tag_vectors` (left out), `queries_without_expressions`.
+            `expressions_without_tag_vectors` (left out), `queries_without_expressions`; of given scores also
+            `missing_expressions` (officially evaluated ones of known queries that have no scores).
     """
 
     mode: str
@@ -173,13 +174,16 @@ class _Expander:
 
 
 def _counts_of_given(partition: Partition, judged: JudgedScores, known: Sequence[str]) -> dict[str, int]:
-    queries = set(judged.queries)
-    every = [row for row in partition.filters if row.query in queries]
+    queries, asked = set(judged.queries), set(known)
+    have = {(row.query, row.expression) for row in judged.judgements}
+    rows = [row for row in filter_rows(partition) if row.judgement.query in asked]
+    lost = [row for row in rows if (row.judgement.query, row.judgement.expression) not in have]
     return {
         "queries": len(queries),
         "counted_queries": len(queries),
         "expressions": len(judged.judgements),
-        "expressions_left_out": len(every) - len(judged.judgements),
+        "expressions_left_out": sum(not row.official for row in lost),
+        "missing_expressions": sum(row.official for row in lost),
         "expressions_without_tag_vectors": 0,
         "queries_without_expressions": len(known) - len(queries),
     }

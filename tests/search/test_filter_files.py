@@ -136,6 +136,8 @@ def test_a_missing_expression_is_named(world: World) -> None:
     results = evaluate_scores(source, news, Protocol(on_missing="official"))
     counts: Any = results.rows[0]["counts"]
     assert counts["expressions"] == len(keep)
+    assert (counts["missing_expressions"], counts["expressions_left_out"]) == (9, 18)  # AND and OR of 9 queries
+    assert counts["queries_without_expressions"] == 1  # of 10, as before
     none = ScoreBlock(block.queries, block.database, block.scores, tuple(f"{text} x" for text in block.expressions))
     source = FileScores(ScoreFile(Path("none.npz"), "m", {"news": none}))
     with pytest.raises(DataError, match="no query with features has a tag expression that is evaluated"):
