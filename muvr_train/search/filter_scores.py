@@ -124,7 +124,10 @@ def score_filters(
         yield from _merged(LOGIC, expander.expand(able, lacking), tags, settings)
     if settings.upper_bound and able:
         every = expander.expand(able, lacking)
-        best = best_combination(every.judged, every.expressions, every.places, tags, settings.modes, ties)
+        cuts = [_as_official(source, row) if row.official else None for row in able]
+        read = [None if cut is None else (cut.expression, expander.places(cut)) for cut in cuts]
+        found = every.expressions, every.places, tags
+        best = best_combination(every.judged, *found, settings.modes, ties, official=read)
         yield Expanded(UPPER_BOUND, replace(every.judged, scores=best), every.counts)
 
 
@@ -169,8 +172,11 @@ class _Expander:
             **left_out,
             "queries_without_expressions": len(self.query) - queries,
         }
-        places = [{tag: self.pair[query, tag] for query, tag in row.pairs} for row in rows]
-        return _Rows(judged, [row.expression for row in rows], places, counts)
+        return _Rows(judged, [row.expression for row in rows], [self.places(row) for row in rows], counts)
+
+    def places(self, row: FilterRow) -> TagPlaces:
+        """Where the tags of an expression stand among the tag scores."""
+        return {tag: self.pair[query, tag] for query, tag in row.pairs}
 
 
 def _counts_of_given(partition: Partition, judged: JudgedScores, known: Sequence[str]) -> dict[str, int]:

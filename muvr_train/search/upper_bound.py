@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
 from muvr_train.benchmarks.expressions import Expression, conditions_of
 from muvr_train.metrics.functional import ranking_metrics
 from muvr_train.metrics.ranks import Ties
-from muvr_train.search.filter import RULES, Floats, TagPlaces, centred, merge, reduce_conditions
+from muvr_train.search.filter import (
+    RULES,
+    Floats,
+    TagPlaces,
+    centred,
+    merge,
+    official_adjustment,
+    reduce_conditions,
+)
 from muvr_train.search.judged import JudgedScores
 
 WEIGHTS = (0.1, 0.3, 0.5, 1.0, 2.0)
@@ -25,14 +34,16 @@ def best_combination(
     tag_modes: Sequence[float] = (),
     ties: Ties = "average",
     block: int = 256,
+    official: Sequence[tuple[Expression, TagPlaces] | None] = (),
 ) -> Floats:
     """Give every row the scores of that combination of query and tags that has the best average precision there.
 
     The family: the conditions (signed, centred cosines) reduced by sum, maximum or minimum; added to the base with
-    `WEIGHTS`, alone, or as the order of the top K. It holds the official rows and those by AND and OR, so that its mAP
-    is at least theirs. It looks at the labels: the distance to it is what choosing a combination for each query could
-    give, and what is above it needs better features. (The paper, arXiv 2510.21406, speaks of an upper bound from
-    combining tag prompts; this definition is ours.)
+    `WEIGHTS`, alone, or as the order of the top K; with `tag_modes` also the rows by AND and OR and the `official`
+    ones. So no expression's average precision is below that of its rows `tag_*` and `logic_*` of these modes; the mAP
+    of `tag_*`, which are fewer expressions, may still be higher. It looks at the labels: the distance to it is what
+    choosing a combination for each query could give, and what is above it needs better features. (The paper, arXiv
+    2510.21406, speaks of an upper bound from combining tag prompts; this definition is ours.)
 
     Args:
         judged: R rows with the scores of their queries alone, and what is right.
@@ -42,16 +53,22 @@ def best_combination(
         tag_modes: further modes of `filter.merge`.
         ties: tie policy.
         block: rows treated at a time.
+        official: [R] the expression as the official program cuts it, with its places; None where it evaluates none.
+            Empty for no such rows.
 
     Returns:
         float32 [R, N].
     """
-    base, tags = judged.scores, centred(tags)
+    base, uncentred, tags = judged.scores, tags, centred(tags)
     best = base.copy()
     for start in range(0, len(base), block):
         rows = np.arange(start, min(start + block, len(base)))
         found = _precision(judged, rows, best[rows], ties)
-        for members, scores in _family(base, expressions, places, tags, rows, tag_modes):
+        families = (
+            _family(base, expressions, places, tags, rows, tag_modes),
+            _official(base, official, uncentred, rows, tag_modes),
+        )
+        for members, scores in chain(*families):
             value = _precision(judged, members, scores, ties)
             better = value > found[members - start]
             best[members[better]] = scores[better]
@@ -82,6 +99,23 @@ def _family(
             yield members, base[members] + np.float32(weight) * adjustment
         for top in tops:
             yield members, merge(base[members], adjustment, top)
+
+
+def _official(
+    base: Floats,
+    official: Sequence[tuple[Expression, TagPlaces] | None],
+    tags: Floats,
+    rows: np.ndarray,
+    tag_modes: Sequence[float],
+) -> Iterator[tuple[np.ndarray, Floats]]:
+    """Rows and their official scores: cosines as they are, so that a top K may fall among the other videos."""
+    read = {row: pair for row in rows.tolist() if official and (pair := official[row]) is not None}
+    if read:
+        members = np.array(list(read))
+        trees, places = zip(*read.values(), strict=True)
+        adjustment = official_adjustment(trees, places, tags)
+        for mode in tag_modes:
+            yield members, merge(base[members], adjustment, mode)
 
 
 def _precision(judged: JudgedScores, rows: np.ndarray, scores: Floats, ties: Ties) -> np.ndarray:
