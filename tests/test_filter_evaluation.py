@@ -172,6 +172,17 @@ def test_the_upper_bound_is_above_everything(whole: Results) -> None:
     assert whole.metrics(UPPER_BOUND)["mAP"] > whole.metrics("logic_0.3")["mAP"] + 0.01
 
 
+def test_the_upper_bound_is_above_a_top_k_of_large_official_scores(make: Make) -> None:
+    """Negative tags push the top K below all others, which centred scores never do."""
+    benchmark, store = make()
+    settings = Protocol(tags=TagSettings((0.3, 3, 1000)), ks=(1,))
+    results = evaluate(untrained(store), store, benchmark, settings)
+    bound = {(r["query"], r["expression"]): r["AP"] for r in results.per_query if r["mode"] == UPPER_BOUND}
+    assert {"tag_0.3", "tag_3", "tag_1000", "logic_3"} <= set(results.modes)
+    for row in results.per_query:
+        assert bound[row["query"], row["expression"]] >= row["AP"] - 1e-9  # type: ignore[operator]
+
+
 def test_breakdowns_by_operator_and_sign(whole: Results) -> None:
     for partition in ("dance", "mean"):
         found = {

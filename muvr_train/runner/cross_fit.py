@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,17 +96,26 @@ def record_settings(source: Path, target: Path, one: DictConfig) -> None:
 
 def save_fold(cfg: DictConfig, run: Run) -> None:
     """Score the fold's held-out queries with the model and with the untrained ones, and write the scores."""
-    part = run.data.benchmark.select("test", "full")
-    files: list[dict[str, str]] = []
-    for name, source, modes in _sources(run, protocol_of(cfg)):
+    write_fold(run.folder, run.data.benchmark.select("test", "full"), _sources(run, protocol_of(cfg)))
+
+
+Asked = tuple[str, ScoreSource, tuple[str, ...]]
+"""Name of a model, its scores, and the modes that are asked for."""
+
+
+def write_fold(folder: Path, part: Benchmark, sources: Iterable[Asked]) -> None:
+    """Write the scores of a benchmark, a file for each model and mode; none where no query has a part of the mode."""
+    files: list[dict[str, str | None]] = []
+    for name, source, modes in sources:
         for mode, blocks in score_benchmark(source, part, modes).items():
-            file = f"scores_{len(files)}.npz"
-            write_scores(run.folder / file, mode, blocks)
+            file = f"scores_{len(files)}.npz" if blocks else None
+            if file is not None:
+                write_scores(folder / file, mode, blocks)
             files.append({"model": name, "mode": mode, "file": file})
-    write_json(run.folder / DONE, {"scores": files})
+    write_json(folder / DONE, {"scores": files})
 
 
-def _sources(run: Run, protocol: Protocol) -> Iterator[tuple[str, ScoreSource, tuple[str, ...]]]:
+def _sources(run: Run, protocol: Protocol) -> Iterator[Asked]:
     """Give the trained model and the untrained ones, with the modes that each is scored in."""
     model = run.subject.model
     if model is None:
@@ -122,11 +131,13 @@ def _sources(run: Run, protocol: Protocol) -> Iterator[tuple[str, ScoreSource, t
 def score_benchmark(
     source: ScoreSource, benchmark: Benchmark, modes: Sequence[str]
 ) -> dict[str, dict[str, ScoreBlock]]:
-    """Score every partition: blocks by mode and partition."""
+    """Score every partition: blocks by mode and partition, without those that have no row in a mode."""
     blocks: dict[str, dict[str, ScoreBlock]] = {mode: {} for mode in modes}
     for partition in benchmark.partitions:
-        for mode, matrix in source.score(partition, modes).items():
-            blocks[mode][partition.name] = ScoreBlock(matrix.queries, matrix.database, matrix.scores)
+        matrices = source.score(partition, modes) if source.known_queries(partition) else {}
+        for mode, matrix in matrices.items():
+            if matrix.queries:
+                blocks[mode][partition.name] = ScoreBlock(matrix.queries, matrix.database, matrix.scores)
     return blocks
 
 
@@ -136,21 +147,24 @@ def join_folds(folders: Sequence[Path]) -> Matrices:
     Raises:
         DataError: a score file is missing or broken, or the folds hold different models.
     """
+    matrices: Matrices = {}
     parts: dict[tuple[str, str, str], list[ScoreMatrix]] = {}
     kinds = []
     for folder in folders:
         listed = json.loads((folder / DONE).read_text(encoding="utf-8"))["scores"]
         kinds.append([(entry["model"], entry["mode"]) for entry in listed])
         for entry in listed:
+            matrices.setdefault(entry["model"], {}).setdefault(entry["mode"], {})
+            if entry["file"] is None:  # no held-out query of this fold has a part of the mode
+                continue
             for partition, block in read_scores(folder / entry["file"]).blocks.items():
                 matrix = ScoreMatrix(block.queries, block.database, block.scores)
                 parts.setdefault((entry["model"], entry["mode"], partition), []).append(matrix)
     for folder, kind in zip(folders, kinds, strict=True):
         if kind != kinds[0]:
             raise DataError(f"{folder} holds scores of {kind}, {folders[0]} of {kinds[0]}: train the folds anew")
-    matrices: Matrices = {}
     for (model, mode, partition), found in parts.items():
-        matrices.setdefault(model, {}).setdefault(mode, {})[partition] = stack_rows(found)
+        matrices[model][mode][partition] = stack_rows(found)
     return matrices
 
 

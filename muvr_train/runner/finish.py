@@ -77,7 +77,8 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     part, protocol = data.part(split), final_protocol(cfg)
     results = evaluate_scores(source_of(subject, data, protocol), part, protocol)
     beside = replace(protocol, keep_scores=False, noise=None, details=False)
-    others = {rival: evaluate_scores(source, part, beside) for rival, source in subject.rivals.items()}
+    own = replace(beside, modes=None)  # rivals may serve fewer modes than the subject
+    others = {rival: evaluate_scores(source, part, own) for rival, source in subject.rivals.items()}
     others |= untrained_rows(subject, data, part, beside)
     name = cfg.get("run") or subject.label
     meta = {**describe(cfg, data, part, split), "model": str(name), **subject.facts}
