@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from pathlib import Path
 
@@ -59,6 +60,14 @@ def test_a_cross_fitted_run_and_going_on_with_it(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints" / "cross"
     results = json.loads((folder / "results.json").read_text())
     assert results["meta"]["protocol"]["split"] == "all"
+    assert results["meta"]["protocol"]["trained_queries_among_them"] == 0
+    assert results["meta"]["protocol"]["folds"] == 3
+    assert "uAP ranks the scores of 3 models together" in results["meta"]["notes"][-1]
+    assert "uAP ranks the scores of 3 models together" in " ".join(done.stdout.split())
+    for fold, entry in enumerate(results["meta"]["folds"]):
+        path = tmp_path / entry["checkpoint"]
+        assert path == folder / f"fold-{fold}" / "best.ckpt"
+        assert entry["checkpoint_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     counts = {row["partition"]: row["counts"] for row in results["rows"] if row["mode"] == "v"}
     assert counts["mean"]["queries"] == len(PARTITIONS) * TOPICS * QUERIES
     assert counts["news"]["database"] == 40  # the full gallery: 5 topics x (4 matches + 2 others), 10 distractors

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -121,7 +122,14 @@ def test_what_a_run_leaves(run: Path) -> None:
     assert (run.parent / "latest").resolve() == run.resolve()
     assert list((run / "wandb").glob("offline-run-*/*.wandb"))
     meta = json.loads((run / "results.json").read_text())["meta"]
-    assert meta["protocol"] == {"split": "test", "gallery": "split", "split_source": "topic", "transductive": False}
+    assert meta["protocol"] == {
+        "split": "test",
+        "gallery": "split",
+        "split_source": "topic",
+        "transductive": False,
+        "trained_queries_among_them": 0,
+        "folds": None,
+    }
     assert {"version", "time", "command", "config", "store", "ties", "on_missing", "definitions", "seed"} <= meta.keys()
     named = [row["name"] for row in json.loads((run / "results.json").read_text())["baselines"]]
     assert named[:2] == ["frame_max", "frame_max whitened"]
@@ -241,6 +249,51 @@ def test_training_topics_are_never_scored_as_test_topics(place: Workplace, run: 
     fails(done, 2, "data.fractions=[0.4, 0.2, 0.4]", "[0.6,0.2,0.2]", "held-out")
     done = place.call("evaluate.py", "ckpt_path=moved.ckpt", *place.data, "out=out/moved")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("way", ["another spelling", "a link", "a copy"])
+def test_training_topics_are_known_wherever_their_annotation_lies(place: Workplace, run: Path, way: str) -> None:
+    again = place.folder / way
+    again.mkdir()
+    if way == "a link":
+        (again / "it").symlink_to(place.annotations)
+    elif way == "a copy":
+        shutil.copytree(place.annotations, again / "it")
+    path = place.annotations / ".." / "annotations" if way == "another spelling" else again / "it"
+    data = (f"ckpt_path={run / 'best.ckpt'}", *place.data, f"data.annotations={path}", "data.fractions=[0.2,0.2,0.6]")
+    quick = ("benchmark.report=false", "benchmark.bootstrap=0", "trainer=cpu")
+    out = place.folder / "out" / way
+    fails(place.call("evaluate.py", *data, f"out={out}", *quick), 2, "4 of the 12 queries are training queries")
+    assert not out.exists()
+
+
+def test_an_evaluation_on_training_queries_says_so(place: Workplace, run: Path) -> None:
+    quick = ("benchmark.report=false", "benchmark.bootstrap=0", "trainer=cpu")
+    done = place.call("evaluate.py", f"ckpt_path={run / 'best.ckpt'}", "benchmark.split=all", "out=out/all", *quick)
+    assert done.returncode == 0, done.stderr
+    assert "12 of the 20 evaluated queries are training queries" in done.stderr
+    assert "12 of the 20 queries were trained on" in " ".join(done.stdout.split())
+    meta = json.loads((place.folder / "out/all/results.json").read_text())["meta"]
+    assert meta["protocol"]["trained_queries_among_them"] == 12
+    assert "12 of the 20 queries were trained on" in meta["notes"][-1]
+    clean = place.call("evaluate.py", "model=frame_max", *place.data, "benchmark.gallery=full", "out=out/none", *quick)
+    assert clean.returncode == 0, clean.stderr
+    compared = place.call("muvr_train.reports.compare", "out/all", "out/none")
+    fails(compared, 1, "different trained_queries_among_them: 12 in all, 0 in none")
+
+
+def test_a_checkpoint_that_does_not_know_its_queries_is_compared_by_its_config(place: Workplace, run: Path) -> None:
+    content = torch.load(run / "best.ckpt", weights_only=True)
+    assert len(content["muvr_train"]["trained_queries"]) == 12
+    del content["muvr_train"]["trained_queries"]
+    torch.save(content, place.folder / "old.ckpt")
+    data = ("ckpt_path=old.ckpt", *place.data, "benchmark.report=false", "benchmark.bootstrap=0", "trainer=cpu")
+    done = place.call("evaluate.py", *data, "data.fractions=[0.4,0.2,0.4]", "out=out/old")
+    fails(done, 2, "data.fractions=[0.4, 0.2, 0.4]", "held-out")
+    done = place.call("evaluate.py", *data, "benchmark.split=all", "out=out/old")
+    assert done.returncode == 0, done.stderr
+    meta = json.loads((place.folder / "out/old/results.json").read_text())["meta"]
+    assert meta["protocol"]["trained_queries_among_them"] == 12
 
 
 def test_a_checkpoint_cannot_call_other_code(place: Workplace, run: Path) -> None:

@@ -12,7 +12,13 @@ from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.reports.runs import NEEDED, Key, Run
 
-SAME = {"split": "benchmark.split", "gallery": "benchmark.gallery"}
+SAME = {
+    "split": "benchmark.split",
+    "gallery": "benchmark.gallery",
+    "trained_queries_among_them": "benchmark.split, on queries that neither was trained on",
+    "folds": "benchmark.folds",
+}
+"""Facts of `protocol`, and what sets them. One that a run does not have (None) is not compared."""
 NO_METRIC = (*NEEDED, "expression", "top_false", "first_missed", "first_missed_rank")
 
 
@@ -90,7 +96,7 @@ def _check_protocol(first: Run, other: Run, common: bool) -> None:
     pairs = {name: (facts.get(name), others.get(name), setting) for name, setting in SAME.items()}
     pairs["ties"] = (first.meta.get("ties"), other.meta.get("ties"), "benchmark.ties")
     for name, (mine, theirs, setting) in pairs.items():
-        if mine != theirs and not (common and name == "split"):
+        if mine != theirs and None not in (mine, theirs) and not (common and name == "split"):
             raise DataError(
                 f"different {name}: {_both(first, mine, other, theirs)}. Evaluate both with the same {setting}"
             )

@@ -21,6 +21,7 @@ from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish, source_of
 from muvr_train.runner.folder import claim_folder, loggers_of
 from muvr_train.runner.models import baseline_models
+from muvr_train.runner.score_run import sha256_of
 from muvr_train.search.held import HeldScores, stack_rows
 from muvr_train.search.score_files import ScoreBlock, read_scores, write_scores
 from muvr_train.search.scores import ScoreMatrix
@@ -71,7 +72,15 @@ def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run]) -> dict
     data = open_data(cfg, training=False)
     label, *others = matrices
     rivals = {name: HeldScores(matrices[name]) for name in others}
-    subject = Subject(f"{label}, {folds} folds", source=HeldScores(matrices[label]), baselines=False, rivals=rivals)
+    facts = {"folds": [checkpoint_of(folder / f"fold-{fold}") for fold in range(folds)]}
+    subject = Subject(
+        f"{label}, {folds} folds",
+        source=HeldScores(matrices[label]),
+        baselines=False,
+        rivals=rivals,
+        facts=facts,
+        folds=folds,
+    )
     return finish(cfg, folder, subject, data, loggers_of(cfg, folder))
 
 
@@ -139,6 +148,13 @@ def score_benchmark(
             if matrix.queries:
                 blocks[mode][partition.name] = ScoreBlock(matrix.queries, matrix.database, matrix.scores)
     return blocks
+
+
+def checkpoint_of(folder: Path) -> dict[str, Any]:
+    """Name a fold's checkpoint and its SHA-256; None for models without training."""
+    path = folder / "best.ckpt"
+    found = path.is_file()
+    return {"checkpoint": str(path) if found else None, "checkpoint_sha256": sha256_of(path) if found else None}
 
 
 def join_folds(folders: Sequence[Path]) -> Matrices:

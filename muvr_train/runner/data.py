@@ -13,6 +13,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from muvr_train.benchmarks.copies_draw import NAME as COPIES
 from muvr_train.benchmarks.holes import without_missing
 from muvr_train.benchmarks.leakage import HeldOut, drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
@@ -81,6 +82,11 @@ class Data:
         held_out = HeldOut(self.benchmark, self.digests)
         return [video for video in self.train_part.video_ids if not held_out.match(video, self.digests.get(video))]
 
+    @property
+    def trained_queries(self) -> frozenset[str]:
+        """Names of the queries that are trained on (see `query_names`)."""
+        return query_names(self.train_part)
+
     @cached_property
     def digests(self) -> dict[str, str]:
         """The features of the benchmark's videos, hashed: equal ones are one video, whatever their ids."""
@@ -109,6 +115,11 @@ class Data:
         """Print the table a run begins with."""
         precision = str(cfg.trainer.get("precision", 32))
         print_overview(self.corpus, self.store, self.benchmark, cfg.expected_encoder, self.leakage, device, precision)
+
+
+def query_names(benchmark: Benchmark) -> frozenset[str]:
+    """Name a benchmark's queries as checkpoints remember them: by their ids, or copies of a video by the video."""
+    return frozenset(query.topic if benchmark.name == COPIES else query.id for query in benchmark.queries)
 
 
 def protocol_of(cfg: DictConfig) -> Protocol:

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from muvr_train.errors import ConfigError
+from muvr_train.benchmarks.leakage import HELD_OUT
+from muvr_train.errors import ConfigError, shorten
 from muvr_train.runner.calibrate import try_calibration
-from muvr_train.runner.data import Data, open_data
-from muvr_train.runner.finish import Subject, finish
+from muvr_train.runner.data import Data, open_data, query_names
+from muvr_train.runner.finish import Subject, finish, split_of
 from muvr_train.runner.models import build_retriever, fit_model, load_checkpoint, plain
 from muvr_train.runner.overview import encoder_name
 from muvr_train.runner.score_run import evaluate_files
@@ -41,9 +42,12 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
     data = open_data(cfg, device, training=trained or bool(cfg.model.get("whiten")) or bool(cfg.get("calibration")))
     facts: dict[str, Any] = {}
+    known: frozenset[str] = frozenset()
     if trained:
         loaded = load_checkpoint(Path(cfg.ckpt_path), data.store)
         check_origin(cfg, loaded.recipe, data)
+        known = trained_queries(cfg, loaded.recipe, data)
+        check_queries(split_of(cfg, data, trained), known, data)
         data.regime = loaded.recipe["data"]["regime"]
         model, label = loaded.model, Path(cfg.ckpt_path).resolve().parent.name
         facts = {"checkpoint": str(cfg.ckpt_path), "checkpoint_sha256": loaded.digest}
@@ -53,7 +57,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         label = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model.network).__name__).lower()
     data.print_overview(cfg, device)
     try_calibration(cfg, model)
-    subject = Subject(label, trained, model.to(device), baselines=trained, facts=facts)
+    subject = Subject(label, trained, model.to(device), baselines=trained, facts=facts, trained_queries=known)
     return finish(cfg, Path(cfg.out), subject, data, [])
 
 
@@ -81,4 +85,35 @@ def check_origin(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> None:
             "the checkpoint was trained on features of %s; this store holds features of %s",
             recipe.get("encoder"),
             encoder_name(data.store),
+        )
+
+
+def trained_queries(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> frozenset[str]:
+    """Name the queries that a checkpoint was trained on, wherever their annotation lies now.
+
+    Checkpoints that do not know them were trained on what their config names.
+    """
+    now, then = plain(cfg.data), recipe["data"]
+    if now["kind"] == then["kind"] == "demo" and now["size"] != then["size"]:
+        return frozenset()  # built-in corpora have the same ids, of other videos
+    if "trained_queries" in recipe:
+        return frozenset(recipe["trained_queries"])
+    return data.trained_queries if all(now.get(key) == then.get(key) for key in CORPUS) else frozenset()
+
+
+def check_queries(split: str, trained: frozenset[str], data: Data) -> None:
+    """Refuse to score queries as held-out ones that the checkpoint was trained on.
+
+    Raises:
+        ConfigError: the split is validation or test and holds some of them.
+    """
+    if split not in HELD_OUT:
+        return
+    evaluated = query_names(data.part(split))
+    if seen := sorted(evaluated & trained):
+        raise ConfigError(
+            f"benchmark.split={split}: {len(seen)} of the {len(evaluated)} queries are training queries of the "
+            f"checkpoint and would be scored as held-out ones: {shorten(seen, 3)}. Give the splits of its training "
+            "(data.fractions, benchmark.split_source, benchmark.folds, benchmark.fold), or benchmark.split=all; also "
+            "where these are other videos that only have the same ids"
         )

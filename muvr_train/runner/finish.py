@@ -6,7 +6,7 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,7 +27,7 @@ from muvr_train.reports.tables import print_tables
 from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.calibrate import calibrated_rows
-from muvr_train.runner.data import Data, protocol_of
+from muvr_train.runner.data import Data, protocol_of, query_names
 from muvr_train.runner.models import baseline_models, plain
 from muvr_train.runner.report import report
 from muvr_train.search.sources import ModelScores, ScoreSource, device_of
@@ -48,6 +48,8 @@ class Subject:
         rivals: other scores that are evaluated beside it, by name.
         compared: names of which the tables say who is best in which partition.
         facts: more of `meta`: checkpoint and hash.
+        trained_queries: names of the queries that the model was trained on.
+        folds: of a cross-fitted model, None for any other.
     """
 
     label: str
@@ -58,6 +60,8 @@ class Subject:
     rivals: Mapping[str, ScoreSource] = field(default_factory=dict)
     compared: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    trained_queries: frozenset[str] = frozenset()
+    folds: int | None = None
 
 
 def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers: list[Any]) -> dict[str, float]:
@@ -75,6 +79,8 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     """
     split = split_of(cfg, data, subject.trained)
     part, protocol = data.part(split), final_protocol(cfg)
+    seen = len(query_names(part) & subject.trained_queries)
+    part = replace(part, notes=(*part.notes, *notes_of(subject, seen, len(part.queries))))
     results = evaluate_scores(source_of(subject, data, protocol), part, protocol)
     beside = replace(protocol, keep_scores=False, noise=None, details=False)
     own = replace(beside, modes=None)  # rivals may serve fewer modes than the subject
@@ -82,6 +88,7 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     others |= untrained_rows(subject, data, part, beside)
     name = cfg.get("run") or subject.label
     meta = {**describe(cfg, data, part, split), "model": str(name), **subject.facts}
+    meta["protocol"] |= {"trained_queries_among_them": seen, "folds": subject.folds}
     write_results(folder, results, meta, others)
     calibrated = calibrated_rows(cfg, folder, subject.model, subject.label, data, part, beside)
     if calibrated:  # should they fail, the raw rows are there
@@ -95,13 +102,28 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
     if subject.model is not None:
         picture = save_similarity_picture(folder / "similarity_map.png", subject.model, data.store, part)
     named = {**others, subject.label: results}
-    modes = results.modes if data.is_released else ()
+    modes = results.modes if data.is_released and not seen else ()
     references = [row for mode in modes for row in published_rows(part.name, mode, split=split)]
     print_tables(named, protocol.ks, references, compared=subject.compared, notes=part.notes)
     log_final(loggers, flat, named, picture)
     log.info("results are in %s", folder)
     report(cfg, folder, subject.label, named, meta, references, data, subject.model)
     return flat
+
+
+def notes_of(subject: Subject, seen: int, queries: int) -> Iterator[str]:
+    """Say what the figures must not be taken for."""
+    if seen:
+        log.warning("%s: %d of the %d evaluated queries are training queries", subject.label, seen, queries)
+        yield (
+            f"{seen} of the {queries} queries were trained on: these are no figures of held-out queries, and no "
+            "published ones stand beside them."
+        )
+    if subject.folds:
+        yield (
+            f"Cross-fitted: uAP ranks the scores of {subject.folds} models together, whose scales may differ; mAP and "
+            "recall do not mix them."
+        )
 
 
 def split_of(cfg: DictConfig, data: Data, trained: bool) -> str:

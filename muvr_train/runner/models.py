@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -136,8 +136,10 @@ def baseline_models(
     return models
 
 
-def recipe_of(cfg: DictConfig, dims: StoreDims, store: FeatureStore) -> dict[str, Any]:
-    """Collect what a checkpoint needs to be built again, as plain data."""
+def recipe_of(
+    cfg: DictConfig, dims: StoreDims, store: FeatureStore, trained_queries: Collection[str]
+) -> dict[str, Any]:
+    """Collect what a checkpoint needs to be built again and evaluated fairly, as plain data."""
     return {
         "model": plain(cfg.model),
         "fusion": plain(cfg.fusion),
@@ -146,6 +148,7 @@ def recipe_of(cfg: DictConfig, dims: StoreDims, store: FeatureStore) -> dict[str
         "data": plain(cfg.data),
         "benchmark": plain(cfg.benchmark),
         "seed": cfg.seed,
+        "trained_queries": sorted(trained_queries),
     }
 
 

@@ -70,7 +70,8 @@ def train_model(cfg: DictConfig) -> Run:
     if best_step == 0:
         log.warning("no evaluation was better than that of step 0: best.ckpt is the untrained model")
     label = "trained" if best_step > 0 else "best.ckpt of step 0, untrained"
-    return Run(folder, Subject(label, trained=True, model=model.to(device)), data, loggers)
+    subject = Subject(label, trained=True, model=model.to(device), trained_queries=data.trained_queries)
+    return Run(folder, subject, data, loggers)
 
 
 def try_settings(cfg: DictConfig) -> None:
@@ -140,7 +141,7 @@ def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, dev
         build_loss(cfg),
         -(-total // cfg.trainer.accumulate),
         **plain(cfg.optimizer),
-        recipe=recipe_of(cfg, data.store.dims, data.store),
+        recipe=recipe_of(cfg, data.store.dims, data.store, data.trained_queries),
     )
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise ConfigError("nothing to train: this model and fusion head have no parameters. Use experiment=zero_shot")
