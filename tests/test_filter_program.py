@@ -31,7 +31,7 @@ def test_an_untrained_model_on_all_expressions(place: Workplace) -> None:
     more = ("model=frame_max", "benchmark=muvr_filter", "benchmark.tag_mode=[0.3,2]", "benchmark.bootstrap=100")
     done = place.call("evaluate.py", *more, *place.data, "out=all", "save_scores=true")
     assert done.returncode == 0, done.stderr
-    assert "EVA-CLIP (published, all of MUVR)" in done.stdout
+    assert "published" not in done.stdout, "the published rows are of other data"
     assert "mAP by operator and sign" in done.stdout
     content = read(place.folder / "all")
     assert any("official cuts break a known tag" in line for line in content["meta"]["annotation_warnings"])

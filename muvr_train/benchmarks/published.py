@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muvr_train.benchmarks.types import Benchmark
+
 MUVR_PAPER = "MUVR paper, arXiv 2510.21406"
 VISIL_PAPER = "ViSiL paper, arXiv 1908.07410"
 DNS_PAPER = "DnS paper, arXiv 2106.13266"
+MUVR_QUERIES = 1050
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,18 @@ ROWS: tuple[PublishedRow, ...] = (
         for partition, value in zip(_SIMILARITY[benchmark], values, strict=True)
     ),
 )
+
+
+def is_whole_muvr(benchmark: Benchmark) -> bool:
+    """Whether a benchmark may be what the paper evaluates, up to a few lost queries: not a part of it or another one.
+
+    The five partitions are there, and the queries are as many as in the paper, give or take 20 %.
+    """
+    return (
+        benchmark.name.startswith("muvr_")
+        and {partition.name for partition in benchmark.partitions} == set(_PARTITIONS)
+        and abs(len(benchmark.queries) - MUVR_QUERIES) <= 0.2 * MUVR_QUERIES
+    )
 
 
 def published_rows(

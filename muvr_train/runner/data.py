@@ -17,6 +17,7 @@ from muvr_train.benchmarks.copies_draw import NAME as COPIES
 from muvr_train.benchmarks.holes import without_missing
 from muvr_train.benchmarks.leakage import HeldOut, drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
+from muvr_train.benchmarks.published import is_whole_muvr
 from muvr_train.benchmarks.splits import apply_splits, split_by_fold
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
@@ -61,8 +62,8 @@ class Data:
 
     @property
     def is_released(self) -> bool:
-        """Whether it is the released data, beside which published figures may stand."""
-        return self.kind == EVALUATED_ONLY or (self.kind == "muvr" and self.benchmark.name.startswith("muvr_"))
+        """Whether it is the released data, beside which published figures may stand; of MUVR told by its size."""
+        return self.kind == EVALUATED_ONLY or (self.kind == "muvr" and is_whole_muvr(self.benchmark))
 
     def part(self, split: str) -> Benchmark:
         """Reduce the benchmark to one split (or all) of its queries."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from muvr_train.benchmarks.leakage import HeldOut, drop_leaks, find_leaks, upload_of
 from muvr_train.benchmarks.muvr import read_muvr
-from muvr_train.benchmarks.published import published_rows
+from muvr_train.benchmarks.published import is_whole_muvr, published_rows
 from muvr_train.benchmarks.splits import apply_splits, assign_splits, split_by_topic, split_sizes
 from muvr_train.benchmarks.topics import search_topics
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
@@ -266,6 +266,29 @@ def test_one_id_in_two_partitions_is_one_upload_unless_features_differ():
 def test_leaks_need_splits():
     with pytest.raises(DataError, match="queries without a split: p/q1"):
         find_leaks(benchmark({"q1": ("t1", ["a"], [])}))
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "queries", "whole"),
+    [
+        ("muvr_base", "news others instance region dance", 1050, True),
+        ("muvr_filter", "dance region news others instance", 1050, True),
+        ("muvr_base", "news others instance region dance", 840, True),
+        ("muvr_base", "news others instance region dance", 1260, True),
+        ("muvr_base", "news others instance region dance", 835, False),
+        ("muvr_base", "news others instance region dance", 1265, False),
+        ("muvr_base", "news others instance region", 1048, False),
+        ("muvr_base", "news others instance region dance more", 1050, False),
+        ("table", "news others instance region dance", 1050, False),
+    ],
+)
+def test_published_rows_stand_beside_the_whole_of_muvr_only(name, partitions, queries, whole):
+    names = partitions.split()
+    parts = (
+        Partition(part, tuple(Query(f"{part}/{i}", part, f"{part}/t") for i in range(queries // len(names))), (), ())
+        for part in names
+    )
+    assert is_whole_muvr(Benchmark(name, tuple(parts))) is whole
 
 
 def test_published_rows():
