@@ -100,7 +100,9 @@ def test_matches_are_cut_to_the_videos_that_were_found(tmp_path: Path) -> None:
 
 def test_a_benchmark_without_any_match_is_an_error(tmp_path: Path) -> None:
     benchmark = read_fivr(write(tmp_path), "5k")
-    with pytest.raises(DataError, match=r"fivr_5k: no partition is left in mode v: DSVR, CSVR, .*no match of any query was"):
+    with pytest.raises(
+        DataError, match=r"fivr_5k: no partition is left in mode v: DSVR, CSVR, .*no match of any query was"
+    ):
         evaluate_scores(MatrixScores.of(without("a", "b", "c", "d", "e")), benchmark, OFFICIAL)
 
 
