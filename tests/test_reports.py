@@ -115,19 +115,36 @@ def test_names_are_shown_as_they_are() -> None:
     assert "run [bold] [x]=1" in shown(recall_table(named, [1]))
 
 
-def test_a_k_larger_than_the_gallery_shows_as_a_dash() -> None:
-    row = next(line for line in shown(recall_table({"x": make_results(0.5)}, [1, 500])).splitlines() if " tv " in line)
-    assert "12.5" in row
-    assert row.rstrip(" │").endswith("-")
-    wide = shown(recall_table({"x": make_results(0.5, gallery=500)}, [1, 500]))
-    assert "100.0" in wide
+def test_a_k_larger_than_a_gallery_shows_as_a_dash_and_one_larger_than_all_is_named_below() -> None:
+    named = {"x": make_results(0.5), "wide": make_results(0.5, gallery=500)}
+    lines = shown(recall_table(named, [1, 500, 501, 2000])).splitlines()
+    cells = {line.split()[1]: line.split("│")[3:-1] for line in lines if " tv " in line}
+    assert {name: [cell.strip() for cell in row] for name, row in cells.items()} == {
+        "x": ["12.5", "-"],
+        "wide": ["12.5", "100.0"],
+    }
+    assert " ".join(lines[-3:]).split("every gallery:")[1].split() == ["501,", "2000"]
+    assert "every gallery" not in shown(recall_table(named, [1, 500]))
 
 
-def test_counts_are_shown_when_they_are_not_zero() -> None:
-    line, other = count_lines(make_results(0.5))
-    assert "tv" in other
-    assert "missing_database 3" in line
-    assert "missing_queries" not in line
+def test_counts_that_are_not_zero_modes_with_equal_ones_in_one_line() -> None:
+    results = make_results(0.5)
+    assert count_lines(results) == [
+        "counts (sums over partitions), v, tv: queries 2, database 300, missing_database 3",
+    ]
+    results.rows[-1]["counts"] = {"queries": 1}
+    assert [line.rpartition("), ")[2] for line in count_lines(results)] == [
+        "v: queries 2, database 300, missing_database 3",
+        "tv: queries 1",
+    ]
+
+
+def test_counts_say_where_partitions_ask_the_same_queries() -> None:
+    results = make_results(0.5)
+    results.per_query.append({**results.per_query[0], "mode": "tv"})
+    assert "anew" not in count_lines(results)[0]
+    results.per_query.append({**results.per_query[0], "partition": "dance"})
+    assert "each counts the same queries anew" in count_lines(results)[0]
 
 
 def test_tables_go_to_the_given_console(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,7 @@ class Charts:
         kept: Scores of the model in the shown mode.
         precisions: The average precision of each of their rows.
         left_out: Partitions there was no room for.
+        asked: What is ranked for: "queries", or "expressions" of queries.
     """
 
     lines: tuple[Line, ...]
@@ -63,7 +64,8 @@ class Charts:
     histograms: tuple[Panel, ...]
     kept: tuple[Kept, ...]
     precisions: tuple[Floats, ...]
-    left_out: int
+    left_out: tuple[str, ...]
+    asked: str
 
 
 def shown_mode(results: Results) -> str | None:
@@ -101,15 +103,17 @@ def make_charts(content: ReportContent) -> Charts:
                 positives = int(kept.judged.n_positive.sum())
                 precise.setdefault(place, []).append((line.number, precision_recall(kept.pooled, positives, ties)))
     chosen = [kept for kept in content.results.kept if kept.mode == shown]
+    asked = "expressions" if any("expression" in line for line in content.results.per_query) else "queries"
     drawn = {number for found in recalled.values() for number, _ in found}
     return Charts(
         tuple(line for line in lines if line.number in drawn),
         tuple(Panel(name, line_chart(found, "recall", "precision", steps=True)) for name, found in precise.items()),
         tuple(Panel(name, line_chart(found, "k", "recall@k")) for name, found in recalled.items()),
-        tuple(_histogram(content, line) for line in lines[: len(content.results.modes)]),
+        tuple(_histogram(content, line, asked) for line in lines[: len(content.results.modes)]),
         tuple(chosen),
         tuple(_precisions(content.results, kept) for kept in chosen),
-        max(0, len(partitions) - MOST_PARTITIONS),
+        tuple(partitions[MOST_PARTITIONS:]),
+        asked,
     )
 
 
@@ -119,6 +123,6 @@ def _precisions(results: Results, kept: Kept) -> Floats:
     return np.array([line["AP"] for line in results.per_query if (line["mode"], line["partition"]) == own])
 
 
-def _histogram(content: ReportContent, line: Line) -> Panel:
+def _histogram(content: ReportContent, line: Line, asked: str) -> Panel:
     curve = precision_histogram(content.results.per_query, line.name)
-    return Panel(line.name, bar_chart(curve, line.number, "AP", "queries"))
+    return Panel(line.name, bar_chart(curve, line.number, "AP", asked))

@@ -57,7 +57,7 @@ def _modes(found: Mapping[str, Any]) -> list[str]:
 def _lines(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """A line per run: the first stands for itself, the others beside their difference to it."""
     for index, run in enumerate(found["runs"]):
-        label = f"{row['partition']} ({row['topics']} topics, {row['queries']} queries)" if index == 0 else ""
+        label = f"{row['partition']} ({row['topics']} topics, {row['queries']} {row['asked']})" if index == 0 else ""
         known = (label, run["name"], f"{100 * row['values'][index]:.1f}", _interval(row["intervals"][index]))
         if index == 0:
             yield (*known, "", "", "", "", "")

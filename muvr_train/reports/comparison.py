@@ -26,6 +26,7 @@ DEFINITIONS = {
     "p_holm": "p after Holm's correction for the number of runs that are compared with the first",
     "effect_size": "Cohen's d_z: mean difference of the topics in units of its standard deviation; `mean`: over all "
     "topics, of a topic of several partitions its mean",
+    "queries": "counted queries, or with tag expressions the counted pairs of a query and an expression (`asked`)",
     "topics": "search topics with counted queries, each once",
 }
 MEANS = "mean", "mean of common"
@@ -111,7 +112,8 @@ def compare_runs(
             rows.append(_row(runs, chosen, MEANS[not lacking.isdisjoint(averaged)], _mean(inside)))
         if any(part.size < 2 for part in paired.values()):
             notes.append(f"{chosen}: a partition with one search topic has no interval, and so the mean has none")
-        few = [name for name, part in paired.items() if part.size > 1 and 2.0 ** (1 - part.size) >= 0.05]
+        sizes = {row["partition"]: row["topics"] for row in rows if row["mode"] == chosen}
+        few = [name for name, size in sizes.items() if size > 1 and 2.0 ** (1 - size) >= 0.05]
         if metric != "uAP" and few:
             notes.append(
                 f"{', '.join(few)}: with five topics or fewer no p value can be below 0.05, and intervals are narrow"
@@ -199,6 +201,7 @@ def _row(runs: Sequence[Run], mode: str, partition: str, part: Paired) -> dict[s
         "mode": mode,
         "partition": partition,
         "queries": len(part.queries),
+        "asked": "expressions" if any(expression for _, expression in part.queries) else "queries",
         "topics": part.size,
         "values": [float(value) for value in part.values],
         "intervals": [None if part.samples is None else interval(part.samples[k]) for k in range(len(runs))],

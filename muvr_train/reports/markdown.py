@@ -15,6 +15,7 @@ from muvr_train.reports.score_tables import (
     partitions_of,
     table_by_partition,
     table_of_metrics,
+    upright,
 )
 
 
@@ -24,11 +25,11 @@ def render_markdown(content: ReportContent) -> str:
     tables = [table_by_partition(content, metric) for metric in ("mAP", "uAP")]
     parts = [f"# {escape(str(content.meta.get('model', content.model)))} on {escape(content.results.benchmark)}", ""]
     for table in tables:
-        parts += _section(table) if table is not None else []
+        parts += _section(upright(table)) if table is not None else []
     parts += _section(table_of_metrics(content, partitions[-1] if partitions else "mean", metric_names(content)))
     parts += [*(f"- {escape(note)}" for note in content.notes), ""]
     for breakdown in breakdown_tables(content):
-        parts += _section(breakdown.short, f"by {breakdown.group}: ")
+        parts += _section(upright(breakdown.short), f"by {breakdown.group}: ")
     parts += [*_section(counts_table(content.results)), "## protocol", ""]
     parts += [f"- {escape(name)}: {escape(value)}" for name, value in _facts(content)]
     return "\n".join(parts) + "\n"

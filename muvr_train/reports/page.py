@@ -20,6 +20,7 @@ from muvr_train.reports.score_tables import (
     percent,
     table_by_partition,
     table_of_metrics,
+    upright,
 )
 from muvr_train.reports.thumbnails import Thumbnails, heat_map, make_thumbnails
 from muvr_train.reports.write import DEFINITIONS
@@ -58,6 +59,7 @@ def render_page(content: ReportContent) -> str:
 
     loader = PackageLoader("muvr_train.reports")
     environment = Environment(autoescape=True, undefined=StrictUndefined, loader=loader, trim_blocks=True)
+    environment.filters["upright"] = upright
     graphs = make_charts(content)
     examples = _examples(content, graphs)
     thumbnails = _thumbnails(content, examples)
@@ -85,7 +87,7 @@ def _result_parts(content: ReportContent) -> dict[str, Any]:
         "benchmark": content.results.benchmark,
         "headline": _headline(content),
         "tiles": list(_tiles(content)),
-        "partition_tables": [table for table in by_partition if table is not None],
+        "partition_tables": [upright(table) for table in by_partition if table is not None],
         "mean_table": table_of_metrics(content, partitions[-1] if partitions else "mean", metric_names(content)),
         "all_tables": [table_of_metrics(content, name, metric_names(content, extra=True)) for name in partitions],
         "notes": content.notes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
@@ -15,7 +15,7 @@ MOST_COLUMNS = 9
 
 def robustness_tables(results: Results) -> Iterator[Table]:
     """Show what a final evaluation was asked for, a column per partition and their mean."""
-    if any(row.get("intervals") for row in results.rows):
+    if any(_has_interval(row) for row in results.rows):
         yield interval_table(results)
     if any(part["group"] == "noise" for part in results.breakdowns):
         yield noise_table(results)
@@ -23,7 +23,7 @@ def robustness_tables(results: Results) -> Iterator[Table]:
 
 def interval_table(results: Results) -> Table:
     """The 95 % intervals of mAP and uAP in percent; "-" where there is none. Many partitions: those that have one."""
-    with_one = {str(row["partition"]) for row in results.rows if any((row.get("intervals") or {}).values())}  # type: ignore[attr-defined]
+    with_one = {str(row["partition"]) for row in results.rows if _has_interval(row)}
     table, partitions = _table(results, "95 % intervals over search topics (%)", with_one)
     for mode in results.modes:
         found: dict[str, Any] = {str(row["partition"]): row for row in results.rows if row["mode"] == mode}
@@ -49,6 +49,10 @@ def noise_table(results: Results) -> Table:
             if found:
                 table.add_row(mode, name, *(_spread(found.get(partition)) for partition in partitions))
     return table
+
+
+def _has_interval(row: Mapping[str, Any]) -> bool:
+    return any((row.get("intervals") or {}).values())
 
 
 def _table(results: Results, title: str, preferred: Collection[str] = ()) -> tuple[Table, list[str]]:

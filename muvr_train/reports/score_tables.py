@@ -8,6 +8,7 @@ from typing import Any
 
 from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.reports.content import ReportContent
+from muvr_train.reports.robustness_tables import MOST_COLUMNS
 from muvr_train.results import Results
 
 MISSING = "-"
@@ -25,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: its names, its cells, and its kind: "own" (of the evaluated model), "published" or ""."""
+    """A line of a table: its names, its cells, and its kind: "own" (the evaluated model), "published", "mean" or ""."""
 
     names: tuple[str, ...]
     cells: tuple[Cell, ...]
@@ -76,7 +77,7 @@ def table_by_partition(content: ReportContent, metric: str) -> ScoreTable | None
 
 
 def table_of_metrics(content: ReportContent, partition: str, metrics: Sequence[str]) -> ScoreTable:
-    """Several metrics of one partition: a line per model and mode."""
+    """Several metrics of one partition: a line per model and mode; without metrics that no line has."""
     named = [(names, found[partition]) for names, found in _by_model(content) if partition in found]
     metrics = [name for name in metrics if any(name in row["metrics"] for _, row in named)]
     rows = [
@@ -94,7 +95,18 @@ def table_of_metrics(content: ReportContent, partition: str, metrics: Sequence[s
             cells = tuple(Cell(percent(known.get(metric))) for metric in metrics)
             rows.append(Row((f"{system} (published)", mode), cells, "published"))
     title = "mean over partitions" if partition == "mean" else partition
-    return ScoreTable(f"{title} (%)", ("model", "query"), tuple(metrics), tuple(rows))
+    return _without_empty(ScoreTable(f"{title} (%)", ("model", "query"), tuple(metrics), tuple(rows)))
+
+
+def upright(table: ScoreTable) -> ScoreTable:
+    """A table with a column per partition as it is, or with a line per partition where they are many."""
+    if len(table.columns) <= max(MOST_COLUMNS, len(table.rows)):
+        return table
+    rows = tuple(
+        Row((column,), tuple(row.cells[i] for row in table.rows), "mean" if column == "mean" else "")
+        for i, column in enumerate(table.columns)
+    )
+    return ScoreTable(table.title, ("partition",), tuple(", ".join(row.names) for row in table.rows), rows)
 
 
 def metric_names(content: ReportContent, extra: bool = False) -> list[str]:
@@ -142,7 +154,7 @@ def _breakdown(content: ReportContent, group: str) -> Breakdown:
     for (model, mode), lines in by_mode.items():
         for name in dict.fromkeys(str(line["name"]) for line in lines):
             found = {line["partition"]: line for line in lines if line["name"] == name}
-            cells = tuple(_cell(found.get(partition), "mAP") for partition in partitions)
+            cells = tuple(_spread(found.get(partition)) for partition in partitions)
             rows.append(Row((model, mode, name), cells))
     short = ScoreTable("mAP (%)", ("model", "query", group), tuple(partitions), tuple(rows))
     long = tuple(_all_metrics(f"{model}, {mode}", group, lines) for (model, mode), lines in by_mode.items())
@@ -160,9 +172,21 @@ def _all_metrics(title: str, group: str, lines: Sequence[Mapping[str, Any]]) -> 
         cells = (*numbers, *(_cell(line, metric, gallery) for metric in metrics))
         rows.append(Row((str(line["name"]), str(line["partition"])), cells))
     columns = (*counts, *(f"{name} %" for name in metrics))
-    used = [i for i in range(len(columns)) if any(row.cells[i].text != MISSING for row in rows)]
-    kept = tuple(replace(row, cells=tuple(row.cells[i] for i in used)) for row in rows)
-    return ScoreTable(title, (group, "partition"), tuple(columns[i] for i in used), kept)
+    return _without_empty(ScoreTable(title, (group, "partition"), columns, tuple(rows)))
+
+
+def _without_empty(table: ScoreTable) -> ScoreTable:
+    """The table without the columns in which no line has a figure."""
+    used = [i for i in range(len(table.columns)) if any(row.cells[i].text != MISSING for row in table.rows)]
+    kept = tuple(replace(row, cells=tuple(row.cells[i] for i in used)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[i] for i in used), rows=kept)
+
+
+def _spread(line: Mapping[str, Any] | None) -> Cell:
+    """The mAP of a line, with its standard deviation over repeats where it has one."""
+    cell = _cell(line, "mAP")
+    std = None if line is None else line["metrics"].get("mAP_std")
+    return cell if std is None else replace(cell, text=f"{cell.text} ± {percent(std)}")
 
 
 def _by_model(content: ReportContent) -> Iterable[tuple[tuple[str, str], dict[str, Mapping[str, Any]]]]:

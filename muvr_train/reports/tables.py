@@ -62,20 +62,28 @@ def _fill(table: Table, partitions: Sequence[str], lines: Sequence[tuple[str, st
 
 
 def recall_table(named: Mapping[str, Results], ks: Sequence[int]) -> Table:
-    """Show the mean over partitions of recall@k in percent; a k larger than every gallery shows as "-"."""
-    table = Table(title="recall@k, mean over partitions (%)", title_justify="left")
+    """Show the mean over partitions of recall@k in percent.
+
+    A k larger than every gallery of a model shows as "-"; one that is larger than all galleries is named below.
+    """
+    galleries: dict[tuple[str, str], int] = {}
+    for name, results in named.items():
+        for row in results.rows:
+            if row["partition"] != "mean":
+                key = name, str(row["mode"])
+                galleries[key] = max(galleries.get(key, 0), row["counts"]["database"])  # type: ignore[index]
+    shown = [k for k in ks if any(k <= gallery for gallery in galleries.values())]
+    table = Table(title="recall@k, mean over partitions (%)", title_justify="left", caption_justify="left")
     table.add_column("model", overflow="fold")
     table.add_column("query")
-    for k in ks:
+    for k in shown:
         table.add_column(f"R@{k}", justify="right")
-    for name, results in named.items():
-        for mode in results.modes:
-            rows = [row for row in results.rows if row["mode"] == mode and row["partition"] != "mean"]
-            gallery = max(row["counts"]["database"] for row in rows)  # type: ignore[index]
-            mean = results.metrics(mode)
-            table.add_row(
-                escape(name), mode, *(f"{100 * mean[f'recall@{k}']:.1f}" if k <= gallery else "-" for k in ks)
-            )
+    for (name, mode), gallery in galleries.items():
+        mean = named[name].metrics(mode)
+        cells = (f"{100 * mean[f'recall@{k}']:.1f}" if k <= gallery else "-" for k in shown)
+        table.add_row(escape(name), mode, *cells)
+    if len(shown) < len(ks):
+        table.caption = f"k above every gallery: {', '.join(str(k) for k in ks if k not in shown)}"
     return table
 
 
@@ -126,14 +134,17 @@ def expression_table(results: Results) -> Table | None:
 
 
 def count_lines(results: Results) -> list[str]:
-    """Say what was counted, left out or removed: a line per mode, summed over partitions, without the zeros."""
-    lines = []
+    """Say what was counted, left out or removed: sums over partitions without the zeros, modes that agree together."""
+    modes: dict[str, list[str]] = {}
     for row in results.rows:
         if row["partition"] == "mean":
             counts: Mapping[str, int] = row["counts"]  # type: ignore[assignment]
             shown = ", ".join(f"{name} {value}" for name, value in counts.items() if value)
-            lines.append(f"counts, all partitions, {row['mode']}: {shown}")
-    return lines
+            modes.setdefault(shown, []).append(str(row["mode"]))
+    asked = {(line["query"], line["partition"]) for line in results.per_query}
+    shared = len({query for query, _ in asked}) < len(asked)
+    sums = "sums over partitions, of which each counts the same queries anew" if shared else "sums over partitions"
+    return [f"counts ({sums}), {', '.join(names)}: {shown}" for shown, names in modes.items()]
 
 
 def print_tables(

@@ -18,7 +18,8 @@ DEFINITIONS = {
     "mAP": "mean over counted queries of the average precision; divisor = positives in the gallery, found or not, "
     "unless protocol.positives and protocol.average_precision say otherwise (FIVR, EVVE, CC_WEB_VIDEO)",
     "uAP": "average precision of one ranking of all (query, video) pairs of a partition",
-    "recall@k": "hits in the first k / positives; where k exceeds the gallery it tells nothing and tables show '-'",
+    "recall@k": "hits in the first k / positives; where k exceeds the gallery it tells nothing and tables show '-' or "
+    "leave it out",
     "hit@k": "1 if any of the first k is a positive",
     "precision@k": "hits in the first k / k",
     "MRR": "1 / rank of the first positive, 0 if none is found",

@@ -25,7 +25,6 @@ from muvr_train.search.file_scores import FileScores
 from muvr_train.search.score_files import ScoreFile, read_scores
 
 COLUMNS = {
-    "queries": "queries",
     "no_positive": "without\na match",
     "not_scored": "no match\nscored",
     "no_false": "only\nmatches",
@@ -67,6 +66,8 @@ def mine_file(path: Path, annotations: Path, threshold: float, pairs: int | None
 
 
 def _scores_of(folder: Path, mode: str | None) -> Path:
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder: name a results folder (checkpoints/NAME, outputs/NAME)")
     found = {path.stem.removeprefix("scores_"): path for path in sorted(folder.glob("scores_*.npz"))}
     if not found:
         raise ConfigError(f"{folder} holds no scores_<mode>.npz: evaluate again with save_scores=true")
@@ -91,12 +92,17 @@ def _mine(scores: ScoreFile, benchmark: Benchmark, threshold: float, pairs: int 
 
 
 def _print(found: Mapping[str, Mined], scores: ScoreFile, threshold: float, folder: Path) -> None:
-    table = Table(title=f"queries with average precision below {threshold:g} ({scores.mode})", title_justify="left")
+    asked = "expressions" if any(block.expressions is not None for block in scores.blocks.values()) else "queries"
+    table = Table(title=f"{asked} with average precision below {threshold:g} ({scores.mode})", title_justify="left")
     table.add_column("partition")
-    for heading in (*COLUMNS.values(), "pairs", "false one\nnot listed"):
+    for heading in (asked, *COLUMNS.values(), "pairs", "false one\nnot listed"):
         table.add_column(heading, justify="right")
     lines = {
-        name: [*(mined.counts[key] for key in COLUMNS), len(mined.cases), sum(not case.listed for case in mined.cases)]
+        name: [
+            *(mined.counts[key] for key in ("queries", *COLUMNS)),
+            len(mined.cases),
+            sum(not case.listed for case in mined.cases),
+        ]
         for name, mined in found.items()
     }
     total = [sum(column) for column in zip(*lines.values(), strict=True)]
@@ -108,4 +114,6 @@ def _print(found: Mapping[str, Mined], scores: ScoreFile, threshold: float, fold
     if pairs:
         console.print(f"{pairs} pairs are in {folder}/<partition>.jsonl", soft_wrap=True, markup=False)
     else:
-        console.print(f"no query is below {threshold:g}: the files in {folder} are empty", soft_wrap=True, markup=False)
+        console.print(
+            f"none of the {asked} is below {threshold:g}: the files in {folder} are empty", soft_wrap=True, markup=False
+        )

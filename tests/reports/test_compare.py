@@ -267,6 +267,14 @@ def test_few_topics_cannot_be_significant_and_the_notes_say_so(
     assert any("news, dance: with five topics or fewer no p value" in note for note in compared(capsys, a, b)["notes"])
 
 
+def test_a_mean_of_few_topics_cannot_be_significant_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = make_benchmark(topics=2)
+    a, b = (write_run(tmp_path / name, seed, small) for seed, name in enumerate("ab"))
+    found = compared(capsys, a, b)
+    assert found["rows"][-1]["topics"] == 4
+    assert any(note.startswith("news, dance, mean: with five topics") for note in found["notes"])
+
+
 def test_gallery_digests_do_not_depend_on_order() -> None:
     benchmark = make_benchmark()
     news = benchmark.partitions[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from muvr_train.reports.latex import render_latex
 from muvr_train.reports.markdown import render_markdown
 from muvr_train.reports.page import render_page
 from muvr_train.reports.report import write_reports
+from muvr_train.reports.score_tables import Cell, Row, ScoreTable, upright
 from muvr_train.reports.write import write_results
 from muvr_train.results import Results
 from tests.reports.contents import NASTY, RTL, make_content, make_partition, make_results
@@ -146,13 +147,56 @@ def test_the_tables_hold_the_figures_of_results_json(tmp_path: Path) -> None:
     assert table["S_1 & co (published)", "v"] == ["-", "-", "58.0"]
 
 
-def test_a_k_beyond_the_gallery_is_a_dash() -> None:
-    page = parsed(render_page(make_content()))
-    head = ["model", "query", "mAP", "uAP", "recall@1", "recall@2", "recall@10"]
-    lines = page.table(*head)[1:]
-    assert len(lines) == 5
-    assert {line[-1] for line in lines} == {"-"}
-    assert "-" not in {line[-2] for line in lines[:4]}
+def test_a_k_beyond_the_gallery_has_no_column_and_is_a_dash_where_another_gallery_is_larger() -> None:
+    content = make_content()
+    lines = parsed(render_page(content)).table("model", "query", "mAP", "uAP", "recall@1", "recall@2")
+    assert {len(line) for line in lines} == {6}
+    assert len(lines) == 1 + 5
+    for row in content.named["frame_max"].rows:
+        row["counts"]["database"] = 10  # type: ignore[index]
+    head, *lines = parsed(render_page(content)).table("model", "query", "mAP", "uAP", "recall@1", "recall@2")
+    assert head[-1] == "recall@10"
+    assert {line[0]: line[-1] == "-" for line in lines[:4]} == {"frame_max": False, "trained": True}
+
+
+def test_many_partitions_are_lines_and_those_that_are_not_drawn_are_named() -> None:
+    parts = tuple(make_partition(f"event{number}", 2, 4) for number in range(14))
+    results = make_results(parts, ("v",))
+    content = ReportContent("own", {"own": results, "b<i>": make_results(parts, ("v",), 1)}, {}, (1,))
+    text = render_page(content)
+    head, *lines = parsed(text).table("partition", "own, v")
+    assert head == ["partition", "own, v", "b<i>, v"]
+    assert [line[0] for line in lines] == [*(part.name for part in parts), "mean"]
+    assert lines[3][1] == f"{100 * results.metrics('v', 'event3')['mAP']:.1f}"
+    assert text.count('<tr class="mean">') == 2  # mAP and uAP
+    assert "event12, event13" in text
+    assert "| partition | own, v | b&lt;i&gt;, v |" in render_markdown(content)
+
+
+def test_few_partitions_of_fewer_lines_stay_columns() -> None:
+    table = ScoreTable(
+        "t", ("model",), tuple("abcdefghijk"), tuple(Row((str(i),), (Cell("1"),) * 11) for i in range(11))
+    )
+    assert upright(table) is table
+    assert upright(replace(table, rows=table.rows[:10])).columns == tuple("0123456789")
+
+
+def test_noise_stands_with_its_spread() -> None:
+    content = make_content()
+    noise = {"mode": "v", "partition": "mean", "group": "noise", "name": "noise_add", "share": 0.05}
+    content.results.breakdowns.append({**noise, "metrics": {"mAP": 0.629, "mAP_std": 0.006}, "counts": {}})
+    assert ["trained", "v", "noise_add", "62.9 ± 0.6"] in parsed(render_page(content)).table("model", "query", "noise")
+    assert "62.9 ± 0.6" in render_markdown(content)
+
+
+def test_the_axis_of_the_histogram_says_expressions_where_they_are_counted() -> None:
+    content = make_content()
+    assert ">expressions</text>" not in render_page(content)
+    for line in content.results.per_query:
+        line["expression"] = "+a"
+    text = render_page(content)
+    assert ">expressions</text>" in text
+    assert ">queries</text>" not in text
 
 
 def test_the_best_of_a_column_is_bold_and_published_rows_do_not_take_part() -> None:

@@ -31,6 +31,10 @@ def test_nothing_was_asked_for() -> None:
     assert shown(Results("toy", [row("news", None), row("mean", None)])) == []
 
 
+def test_intervals_that_no_partition_can_have_are_no_table() -> None:
+    assert shown(Results("toy", [row("news", {"mAP": None, "uAP": None}), row("mean", {"mAP": None})])) == []
+
+
 def test_intervals_in_percent_and_a_dash_where_there_is_none() -> None:
     rows = [row("news", {"mAP": [0.25, 0.5], "uAP": [0.125, 0.75], "recall@1": [0, 1]}), row("dance", {"mAP": None})]
     lines = shown(Results("toy", rows))
