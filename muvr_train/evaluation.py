@@ -21,6 +21,7 @@ from muvr_train.search.filter_scores import TagSettings, score_filters
 from muvr_train.search.judged import JudgedScores, judge
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import GivenFilters, ModelScores, ScoreSource, check_modes
+from muvr_train.search.texts import official_texts, served_modes, text_notes
 
 log = logging.getLogger(__name__)
 KS = (1, 5, 10, 200, 500, 1000, 2000)
@@ -35,7 +36,7 @@ class Protocol:
         ks: cut-offs of recall@k.
         ties: average (expected value under random order), optimistic or pessimistic.
         on_missing: `error` refuses to be partial; `official` lets missing queries drop out and counts missing database
-            videos as not retrieved, as the official MUVR program does.
+            videos as not retrieved, as the official MUVR program does; see also `texts.official_texts`.
         memory_budget: bytes that scoring may hold, see `exhaustive.block_bytes`; None for a quarter of what is free.
         keep_scores: keep the scores in the results, for reports; of tag expressions only those of the first mode.
         bootstrap: resamples of the search topics, for 95 % intervals; 0 for none.
@@ -72,7 +73,7 @@ def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protoc
         ConfigError: a mode that store or model cannot serve.
     """
     protocol = protocol or Protocol()
-    source = ModelScores(model, store, protocol.on_missing == "official", protocol.memory_budget)
+    source = ModelScores(model, store, official_texts(protocol.on_missing, benchmark), protocol.memory_budget)
     return evaluate_scores(source, benchmark, protocol)
 
 
@@ -86,10 +87,10 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
         DataError: nothing is left of a mode that was asked for by name, or nothing at all.
     """
     protocol = protocol or Protocol()
-    modes = protocol.modes or source.modes
+    modes = protocol.modes or served_modes(source, benchmark)
     check_modes(modes, source)
     if protocol.on_missing == "error":
-        source.refuse_missing(benchmark, modes)
+        source.refuse_missing(benchmark, protocol.modes or source.modes)
     results = Results(benchmark.name)
     averaged = benchmark.averaged or [partition.name for partition in benchmark.partitions]
     per_mode: dict[str, list[PartitionMetrics]] = {} if benchmark.has_filters else {mode: [] for mode in modes}
@@ -106,6 +107,7 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
         if partition.name in averaged:
             per_mode[mode].append(metrics)
     results.notes = left_out(results, benchmark.partitions, tuple(per_mode), reasons)
+    results.notes += text_notes(source, benchmark, modes)
     for note in results.notes:
         log.warning(note)
     _add_means(results, per_mode, averaged, optional=protocol.modes is None)
@@ -185,13 +187,11 @@ def _scored_partitions(
         scored = source.score(replace(group[0], database=every), modes)
         for partition in group:
             wanted = frozenset(partition.database)
-            yield (
-                partition,
-                {
-                    mode: matrix.take(database=[video for video in matrix.database if video in wanted])
-                    for mode, matrix in scored.items()
-                },
-            )
+            cut = {
+                mode: matrix.take(database=[video for video in matrix.database if video in wanted])
+                for mode, matrix in scored.items()
+            }
+            yield partition, cut
 
 
 def _add_row(

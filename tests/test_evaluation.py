@@ -194,8 +194,27 @@ def test_a_partition_without_texts_is_no_row_of_mode_t(tmp_path: Path, caplog: p
     with pytest.raises(DataError, match="no partition is left in mode t: dance: left out of mode t"):
         evaluate(untrained(store), store, alone, Protocol(modes=("v", "t")))
     results = evaluate(untrained(store), store, alone)  # the modes that there are
-    assert results.modes == ("v", "tv")
-    assert results.notes == ["dance: left out of mode t, because no scored query has a text"]
+    assert (results.modes, results.notes) == (("v",), []), "tv would be v once more"
+    with pytest.raises(DataError, match="10 queries without a text vector"):  # a hole in the store stays an error
+        evaluate(untrained(store), store, replace(mixed, partitions=(read_muvr(annotations)["dance"],)))
+
+
+def test_frames_stand_in_for_texts_only_where_that_is_the_rule(tmp_path: Path) -> None:
+    annotations, features = make_toy(tmp_path)
+    (features / "dance" / "t0q0_query_dict.pkl").unlink()
+    toy = read_muvr(annotations).select("all", "full")
+    store = open_features(features, tmp_path / "cache")
+    official = evaluate(untrained(store), store, toy, Protocol(on_missing="official"))
+    assert official.notes == [
+        "1 of 20 queries have no text vector: in t and tv their own frames stand in for it, MUVR's official rule"
+    ]
+    assert counts_of(official, "t")["queries_without_text"] == 0
+    own = evaluate(untrained(store), store, replace(toy, name="table"), Protocol(on_missing="official"))
+    assert own.notes == []
+    assert counts_of(own, "t", "dance") | {"queries": 9, "queries_without_text": 1} == counts_of(own, "t", "dance")
+    line = {row["mode"]: row["AP"] for row in own.per_query if row["query"] == "dance/t0q0"}
+    assert line.keys() == {"v", "tv"}
+    assert line["v"] == line["tv"]
 
 
 def test_a_partition_of_which_nothing_has_features_is_left_out(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from muvr_train.search.calibration.fitting import Sample, fit
 from muvr_train.search.calibration.pipeline import CalibratedScores, Calibration
 from muvr_train.search.calibration.saving import FILE, model_digest, read_facts, read_state, save_state
 from muvr_train.search.sources import ModelScores, device_of
+from muvr_train.search.texts import official_texts, served_modes
 
 log = logging.getLogger(__name__)
 DIFFERENT = {
@@ -86,8 +87,8 @@ def calibrated_rows(
     calibration = build_calibration(cfg)
     if calibration is None or model is None:
         return []
-    source = ModelScores(model, data.store, protocol.on_missing == "official", protocol.memory_budget)
-    modes = _modes(calibration, model, protocol.modes or source.modes)
+    source = ModelScores(model, data.store, official_texts(protocol.on_missing, part), protocol.memory_budget)
+    modes = _modes(calibration, model, protocol.modes or served_modes(source, part))
     facts = _fitted(cfg, calibration, model, data)
     save_state(folder / FILE, calibration.state(), facts)
     wanted = replace(protocol, modes=modes, keep_scores=False, noise=None, details=False)

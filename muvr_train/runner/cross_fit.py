@@ -26,6 +26,7 @@ from muvr_train.search.held import HeldScores, stack_rows
 from muvr_train.search.score_files import ScoreBlock, read_scores, write_scores
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import ScoreSource, device_of
+from muvr_train.search.texts import served_modes
 
 log = logging.getLogger(__name__)
 DONE = "fold.json"
@@ -130,11 +131,15 @@ def _sources(run: Run, protocol: Protocol) -> Iterator[Asked]:
     if model is None:
         raise ValueError(f"{run.folder}: a fold without a model")
     source = source_of(run.subject, run.data, protocol)
-    yield "trained" if run.subject.trained else "untrained", source, protocol.modes or source.modes
+    yield (
+        "trained" if run.subject.trained else "untrained",
+        source,
+        protocol.modes or served_modes(source, run.data.benchmark),
+    )
     wanted = run.data.baseline_protocol(protocol).modes
     for name, other in baseline_models(run.data.store, run.data.train_videos).items():
         source = source_of(Subject(name, model=other.to(device_of(model))), run.data, protocol)
-        yield name, source, wanted or source.modes
+        yield name, source, wanted or served_modes(source, run.data.benchmark)
 
 
 def score_benchmark(

@@ -31,6 +31,7 @@ from muvr_train.runner.data import Data, protocol_of, query_names
 from muvr_train.runner.models import baseline_models, plain
 from muvr_train.runner.report import report
 from muvr_train.search.sources import ModelScores, ScoreSource, device_of
+from muvr_train.search.texts import official_texts
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +148,8 @@ def source_of(subject: Subject, data: Data, protocol: Protocol) -> ScoreSource:
         return subject.source
     if subject.model is None:
         raise ValueError(f"{subject.label}: neither scores nor a model")
-    return ModelScores(subject.model, data.store, protocol.on_missing == "official", protocol.memory_budget)
+    as_text = official_texts(protocol.on_missing, data.benchmark)
+    return ModelScores(subject.model, data.store, as_text, protocol.memory_budget)
 
 
 def untrained_rows(subject: Subject, data: Data, part: Benchmark, protocol: Protocol) -> dict[str, Results]:

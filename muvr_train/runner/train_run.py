@@ -28,7 +28,8 @@ from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish
 from muvr_train.runner.folder import claim_folder, find_resume, loggers_of
 from muvr_train.runner.models import baseline_models, build, build_retriever, fit_model, plain, recipe_of
-from muvr_train.search.sources import refuse_missing, supported_modes
+from muvr_train.search.sources import ModelScores, refuse_missing, supported_modes
+from muvr_train.search.texts import served_modes
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress
@@ -163,7 +164,7 @@ def evaluation_callback(
 ) -> EvaluateAndSave:
     """Build the callback that evaluates on the validation split with the code of evaluate.py."""
     settings, val, protocol = cfg.trainer, data.part("val"), protocol_of(cfg)
-    mode = best_mode(protocol.modes or supported_modes(model, data.store))
+    mode = best_mode(protocol.modes or served_modes(ModelScores(model, data.store), val))
 
     def untrained() -> dict[str, float]:
         values: dict[str, float] = {}

@@ -139,6 +139,10 @@ class ModelScores:
             matrices |= {mode: ScoreMatrix(part.ids, database, scores) for mode, scores in found.items()}
         return matrices
 
+    def has_text(self, query: str) -> bool:
+        """Whether the store holds a text vector of this query."""
+        return self.store.has(query, "text")
+
     def has_tag(self, query: str, tag: str) -> bool:
         """Whether the store holds the vector of this tag of this query."""
         return self.store.has(tag_key(query, tag), "tags")
