@@ -36,10 +36,12 @@ class Faults:
         self.warnings.setdefault((file, what), []).extend([] if item is None else [str(item)])
 
     def raise_errors(self, root: Path) -> None:
-        """Raise one DataError that lists every error, one line per file and kind."""
+        """Raise one DataError that lists every error, then every oddity, one line per file and kind."""
         if self.errors:
             lines = "\n  ".join(self.lines(self.errors, limit=20))
-            raise DataError(f"the annotation in {root} cannot be used; correct these entries:\n  {lines}")
+            odd = "".join(f"\n  {line}" for line in self.lines(self.warnings))
+            odd = odd and f"\nbesides, these are odd (but have a meaning):{odd}"
+            raise DataError(f"the annotation in {root} cannot be used; correct these entries:\n  {lines}{odd}")
 
     @staticmethod
     def lines(faults: Mapping[tuple[str, str], list[str]], limit: int = 5) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from muvr_train.benchmarks.muvr_files import Faults
 from muvr_train.benchmarks.table_entries import HARD, Asked, Label, Video, parse_labels, parse_queries, parse_videos
-from muvr_train.benchmarks.table_files import QUERIES, RELEVANCE, VIDEOS, load_table
+from muvr_train.benchmarks.table_files import QUERIES, RELEVANCE, VIDEOS, Known, load_table
 from muvr_train.benchmarks.topics import search_topics
 from muvr_train.benchmarks.types import MATCH, Benchmark, Judgement, Partition, Query
 from muvr_train.errors import DataError
@@ -44,10 +44,14 @@ def read_table(folder: Path) -> Benchmark:
     if not folder.is_dir():
         raise DataError(f"data.annotations={folder} is not a folder; give the folder with {VIDEOS}, {QUERIES}, ...")
     rows = load_table(folder, faults)
-    videos = parse_videos(rows[VIDEOS] or [], faults)
-    asked = parse_queries(rows[QUERIES] or [], None if rows[VIDEOS] is None else videos, faults)
-    unreadable = rows[VIDEOS] is None or rows[QUERIES] is None
-    labels = {} if unreadable else parse_labels(rows[RELEVANCE] or [], videos, asked, faults)
+    listed, asking = rows[VIDEOS], rows[QUERIES]
+    videos = parse_videos(listed or [], faults)
+    known = None if listed is None else Known(videos, VIDEOS, listed, "video")
+    asked = parse_queries(asking or [], videos, known, faults)
+    labels: dict[str, dict[str, Label]] = {}
+    if known is not None and asking is not None:
+        both = Known(asked, QUERIES, asking, "id"), known
+        labels = parse_labels(rows[RELEVANCE] or [], videos, asked, both, faults)
     faults.raise_errors(folder)
     _warn(asked, labels, faults)
     names = dict.fromkeys(video.partition for video in videos.values())

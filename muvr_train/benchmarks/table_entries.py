@@ -61,6 +61,8 @@ def parse_videos(rows: list[Row], faults: Faults) -> dict[str, Video]:
     """Id -> video, in order."""
     videos: dict[str, Video] = {}
     for row in rows:
+        if row.broken is not None:
+            continue
         name = id_of(row, "video", VIDEOS, faults)
         partition = row.text("partition")
         if "partition" in row.values and partition is None:
@@ -83,19 +85,22 @@ def _check_split(row: Row, file: str, faults: Faults) -> None:
         faults.error(file, f"'split' must be {', '.join(SPLITS)} or blank", row.at(repr(split)))
 
 
-def parse_queries(rows: list[Row], videos: Mapping[str, Video] | None, faults: Faults) -> dict[str, Asked]:
-    """Query id -> query; `videos` None where videos.csv could not be read: then no reference is checked."""
-    known = Known(videos or (), VIDEOS)
-    partitions = {video.partition for video in (videos or {}).values()}
+def parse_queries(
+    rows: list[Row], videos: Mapping[str, Video], known: Known | None, faults: Faults
+) -> dict[str, Asked]:
+    """Query id -> query; `known` None where videos.csv could not be read: then no reference is checked."""
+    partitions = {video.partition for video in videos.values()}
     asked: dict[str, Asked] = {}
     for row in rows:
+        if row.broken is not None:
+            continue
         name, video = (id_of(row, key, QUERIES, faults) for key in ("id", "video"))
         fields = {key: text_field(row, key, QUERIES, faults) for key in ("text", "mask", "topic", "split", "partition")}
         tags = _tags(row, faults)
         _check_split(row, QUERIES, faults)
         if name is not None and name in asked:
             faults.error(QUERIES, "query ids that stand twice", row.at(repr(name)))
-        if name is None or video is None or videos is None or name in asked:
+        if name is None or video is None or known is None or name in asked or video in known.faulty:
             continue
         if video not in known:
             faults.error(QUERIES, f"videos that are not in {VIDEOS}", row.at(known.missing(video)))
@@ -123,14 +128,19 @@ def _tags(row: Row, faults: Faults) -> tuple[str, ...]:
 
 
 def parse_labels(
-    rows: list[Row], videos: Mapping[str, Video], asked: Mapping[str, Asked], faults: Faults
+    rows: list[Row],
+    videos: Mapping[str, Video],
+    asked: Mapping[str, Asked],
+    known: tuple[Known, Known],
+    faults: Faults,
 ) -> dict[str, dict[str, Label]]:
-    """Query id -> video id -> label, without those of the query's own video."""
+    """Query id -> video id -> label, without those of the query's own video; `known` are queries and videos."""
     labels: dict[str, dict[str, Label]] = {}
-    known_queries, known_videos = Known(asked, QUERIES), Known(videos, VIDEOS)
     for row in rows:
-        query = _reference(row, "query", known_queries, faults)
-        video = _reference(row, "video", known_videos, faults)
+        if row.broken is not None:
+            continue
+        query = _reference(row, "query", known[0], faults)
+        video = _reference(row, "video", known[1], faults)
         label = label_of(row, faults)
         if query is None or video is None or label is None:
             continue
@@ -156,7 +166,7 @@ def _reference(row: Row, name: str, known: Known, faults: Faults) -> str | None:
     if value is not None and value in known:
         return value
     value = id_of(row, name, RELEVANCE, faults)
-    if value is None:
+    if value is None or value in known.faulty:
         return None
     faults.error(RELEVANCE, f"ids of '{name}' that are not in {known.where}", row.at(known.missing(value)))
     return None

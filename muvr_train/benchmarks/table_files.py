@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,10 +28,11 @@ MOST_COMPARED = 20_000
 
 @dataclass(frozen=True)
 class Row:
-    """One entry of a file, and the line on which it ends."""
+    """One entry of a file, and the line on which it ends; of a line that cannot be read the texts in it, no values."""
 
     line: int
     values: Mapping[str, object]
+    broken: Sequence[str] | None = None
 
     def text(self, name: str) -> str | None:
         """The value as a string, None where it is absent or blank."""
@@ -83,11 +85,12 @@ def _csv_rows(file: str, text: str, faults: Faults) -> list[Row] | None:
                 faults.error(
                     file, f"lines without exactly {len(header)} cells", f"line {lines.line_num} has {len(cells)}"
                 )
+                rows.append(Row(lines.line_num, {}, broken=cells))
             else:
                 rows.append(Row(lines.line_num, dict(zip(header, cells, strict=True))))
     except csv.Error as error:
         faults.error(file, f"cannot be read as CSV at line {lines.line_num}: {error}")
-        return None
+        return rows if file == RELEVANCE else None  # nothing refers to labels: those before are checked
     return rows
 
 
@@ -102,19 +105,25 @@ def _check_header(file: str, header: Sequence[str], faults: Faults) -> bool:
         faults.error(file, f"has no column '{name}' (it has {', '.join(header)}){hint(nearest_names(name, unknown))}")
     for name in {name for name in header if header.count(name) > 1}:
         faults.error(file, f"has two columns '{name}'")
-    _warn_unknown(file, "columns", unknown, [name for name in (*needed, *optional) if name not in header], faults)
+    _warn_unknown(file, "columns", dict.fromkeys(unknown, ()), header, faults)
     return not missing
 
 
-def _warn_unknown(file: str, what: str, unknown: Iterable[str], free: Sequence[str], faults: Faults) -> None:
-    for name in unknown:
-        faults.warn(file, f"{what} that are not read", f"{name}{hint(nearest_names(name, free))}")
+def _warn_unknown(
+    file: str, what: str, unknown: Mapping[str, Sequence[int]], seen: Collection[str], faults: Faults
+) -> None:
+    """Warn of names that are not read; `unknown` has their lines (none where there is but one line of names)."""
+    free = [name for name in sum(COLUMNS[file], ()) if name not in seen]
+    for name, lines in unknown.items():
+        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+        where = f" (line {lines[0]}{more})" if lines else ""
+        faults.warn(file, f"{what} that are not read", f"{name}{where}{hint(nearest_names(name, free))}")
 
 
 def _json_rows(file: str, text: str, faults: Faults) -> list[Row] | None:
     needed, optional = COLUMNS[file]
     rows: list[Row] = []
-    unknown: dict[str, None] = {}
+    unknown: dict[str, list[int]] = {}
     seen: set[str] = set()
     if text.lstrip().startswith("["):
         faults.error(file, "is a JSON array; put one object on each line, without brackets and commas around them")
@@ -127,14 +136,16 @@ def _json_rows(file: str, text: str, faults: Faults) -> list[Row] | None:
         except (json.JSONDecodeError, RecursionError) as error:
             what = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "too deep"
             faults.error(file, "lines that are no JSON object", f"line {number} ({what})")
+            rows.append(Row(number, {}, broken=re.findall(r"[\"']([^\"']+)", line)))
             continue
         if not isinstance(value, dict):
             faults.error(file, "lines that are no JSON object", f"line {number}")
             continue
         rows.append(Row(number, value))
         seen |= value.keys()
-        unknown |= dict.fromkeys(key for key in value if key not in (*needed, *optional))
-    _warn_unknown(file, "keys", unknown, [name for name in (*needed, *optional) if name not in seen], faults)
+        for key in value.keys() - {*needed, *optional}:
+            unknown.setdefault(key, []).append(number)
+    _warn_unknown(file, "keys", {key: unknown[key] for key in sorted(unknown)}, seen, faults)
     return rows
 
 
@@ -158,13 +169,19 @@ def id_of(row: Row, name: str, file: str, faults: Faults) -> str | None:
     if not text.strip() or _has_half_letters(text):
         faults.error(file, f"'{name}' is blank or no valid text", f"line {row.line} ({text!a})")
         return None
+    if text != text.strip():
+        faults.warn(file, f"blanks at an end of '{name}' (they are part of the id)", row.at(repr(text)))
     return text
 
 
 def text_field(row: Row, name: str, file: str, faults: Faults) -> str | None:
-    """An optional text, None where it is absent, null or blank; a value of another type is an error."""
+    """An optional text, None where it is absent, null or blank; a value of another type is an error.
+
+    Whole numbers are names of topics and partitions too, but no texts and no paths.
+    """
     value = row.values.get(name)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int))):
+    allowed = str if name in ("text", "mask") else (str, int)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, allowed)):
         faults.error(file, f"'{name}' must be a text", f"line {row.line} ({json.dumps(value, default=str)[:40]})")
         return None
     if _has_half_letters(str(value)):
@@ -198,10 +215,18 @@ def label_of(row: Row, faults: Faults) -> int | None:
 
 
 class Known:
-    """Ids that references may name; helps with those that are almost right."""
+    """Ids that references may name; helps with those that are almost right.
 
-    def __init__(self, ids: Iterable[str], where: str) -> None:
+    Args:
+        ids: of the entries that can be used.
+        where: the file.
+        rows: of that file: a reference to an entry with a fault of its own is no second fault.
+        key: of the ids in it.
+    """
+
+    def __init__(self, ids: Iterable[str], where: str, rows: Iterable[Row], key: str) -> None:
         self.ids, self.where = set(ids), where
+        self.faulty = {name for row in rows for name in row.broken or (str(row.values.get(key)),)} - self.ids
         self._compared = 0
         self._plain = {_plain(name): name for name in self.ids}
 
@@ -214,10 +239,16 @@ class Known:
         if twin is not None:
             same = unicodedata.normalize("NFC", twin) == unicodedata.normalize("NFC", name)
             how = "the same letters in another Unicode form" if same else f"{twin!r}"
+            how += "; mind the blanks" if twin.strip() == name.strip() else ""
             return f"{name!r} ({self.where} has {how})"
         self._compared += len(self.ids)
         near = nearest_names(name, self.ids, least=0.8) if self._compared <= MOST_COMPARED else []
+        near = [other for other in near if _without_numbers(other) != _without_numbers(name)]  # q12 is no slip of q13
         return f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+
+
+def _without_numbers(name: str) -> str:
+    return re.sub(r"\d+", "0", name)
 
 
 def _plain(name: str) -> str:

@@ -219,6 +219,42 @@ def test_one_fault(files: dict[str, Any], expected: str, write: Write) -> None:
     assert expected in refusal(write(**files))
 
 
+def test_a_broken_line_is_one_fault_and_what_refers_to_it_none(write: Write) -> None:
+    queries = '{"id": "q1", "video": "a"}\n{"id": "q_news_1", "video": "a"\n{"id": "q3", "video": "v9", "txt": "x"}\n'
+    relevance = "query,video,label\nq1,b,1\nq_news_1,c,1\nq3,c,1\nq1,d,maybe\nq1\nq7,b,1\n"
+    assert refusal(write(VIDEOS + "x,y\n", queries, relevance)).splitlines()[1:] == [
+        "  videos.csv: lines without exactly 1 cells (1): line 6 has 2",
+        "  queries.jsonl: lines that are no JSON object (1): line 2 (Expecting ',' delimiter at column 32)",
+        "  relevance.csv: lines without exactly 3 cells (1): line 6 has 1",
+        "  queries.jsonl: videos that are not in videos.csv (1): line 3: 'v9'",
+        "  relevance.csv: 'label' must be 1 (match), 0 (no match) or -1 (not judged); kinds of matches go into 'level' "
+        "(1): line 5: 'maybe'",
+        "  relevance.csv: ids of 'query' that are not in queries.jsonl (1): line 7: 'q7'",  # numbered alike: no hint
+        "besides, these are odd (but have a meaning):",
+        "  queries.jsonl: keys that are not read (1): txt (line 3); did you mean 'text'?",
+    ]
+
+
+def test_labels_before_a_broken_quote_are_checked(write: Write) -> None:
+    message = refusal(write(relevance='query,video,label\nq1,b,maybe\nq1,c,"1\n'))
+    assert "cannot be read as CSV at line 3" in message
+    assert "line 2: 'maybe'" in message
+
+
+def test_stray_blanks_are_told(write: Write) -> None:
+    queries = QUERIES.replace('"q2"', '" q2 "')
+    message = refusal(write(queries=queries))
+    assert "line 3: 'q2' (queries.jsonl has ' q2 '; mind the blanks)" in message
+    (warning,) = read_table(write(queries=queries, relevance=RELEVANCE.replace("q2", " q2 "))).warnings
+    assert warning == "queries.jsonl: blanks at an end of 'id' (they are part of the id) (1): line 2: ' q2 '"
+
+
+@pytest.mark.parametrize("key", ["text", "mask"])
+def test_a_number_is_no_text(key: str, write: Write) -> None:
+    message = refusal(write(queries=QUERIES.replace('"text": "red"', f'"{key}": 5')))
+    assert f"queries.jsonl: '{key}' must be a text (1): line 1 (5)" in message
+
+
 def test_a_file_under_another_name_is_suggested(write: Write) -> None:
     folder = write(queries=None)
     (folder / "query.jsonl").write_text(QUERIES)
@@ -244,7 +280,7 @@ def test_oddities_are_warnings_and_have_a_meaning(write: Write) -> None:
     )
     text = "\n".join(benchmark.warnings)
     assert "videos.csv: columns that are not read (1): topik; did you mean 'topic'?" in text
-    assert "queries.jsonl: keys that are not read (1): txt" in text
+    assert "queries.jsonl: keys that are not read (1): txt (line 3)" in text
     assert "relevance.csv: pairs that stand twice (they count once) (1): line 5: 'q1', 'b'" in text
     assert "queries without a match (left out of mAP; their videos are non-matches in uAP) (2): q3, q4" in text
     assert "queries without a split, while others have one (so splits go by topic) (3): q1, q2, q4" in text
