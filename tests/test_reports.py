@@ -130,7 +130,7 @@ def test_a_k_larger_than_a_gallery_shows_as_a_dash_and_one_larger_than_all_is_na
 def test_counts_that_are_not_zero_modes_with_equal_ones_in_one_line() -> None:
     results = make_results(0.5)
     assert count_lines(results) == [
-        "counts (sums over partitions), v, tv: queries 2, database 300, missing_database 3",
+        "counts (sums over the partitions of the mean), v, tv: queries 2, database 300, missing_database 3",
     ]
     results.rows[-1]["counts"] = {"queries": 1}
     assert [line.rpartition("), ")[2] for line in count_lines(results)] == [
@@ -142,9 +142,9 @@ def test_counts_that_are_not_zero_modes_with_equal_ones_in_one_line() -> None:
 def test_counts_say_where_partitions_ask_the_same_queries() -> None:
     results = make_results(0.5)
     results.per_query.append({**results.per_query[0], "mode": "tv"})
-    assert "anew" not in count_lines(results)[0]
+    assert "of several" not in count_lines(results)[0]
     results.per_query.append({**results.per_query[0], "partition": "dance"})
-    assert "each counts the same queries anew" in count_lines(results)[0]
+    assert "a query or video of several counts in each" in count_lines(results)[0]
 
 
 def test_tables_go_to_the_given_console(capsys: pytest.CaptureFixture[str]) -> None:

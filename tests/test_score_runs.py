@@ -118,6 +118,30 @@ def test_a_file_with_more_and_one_with_less(place: Workplace, caplog: pytest.Log
     assert place.results("part")["meta"]["scores"][0]["unknown_queries"] == 16  # of 20
 
 
+def test_files_of_unlike_parts_have_no_winner(place: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
+    arrays = dict(np.load("pool/scores_v.npz"))
+    queries = arrays["query_ids/news"]
+    np.savez("few.npz", **{**arrays, "query_ids/news": queries[1:], "scores/news": arrays["scores/news"][1:]})
+    typed = ("scores=[max/scores_v.npz,few.npz]", "on_missing=official", "out=unlike")
+    place.evaluate(*place.data, *typed)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "best by mAP" not in said
+    assert "other queries or database videos than each other in news (scores_v 10 x 40, few 9 x 40)" in said
+    assert any("no best one is named" in note for note in place.results("unlike")["meta"]["notes"])
+
+
+def test_exchanged_ids_are_refused_whatever_may_be_missing(place: Workplace) -> None:
+    arrays = dict(np.load("max/scores_v.npz"))
+    for part in ("news", "dance"):
+        queries, database = arrays[f"query_ids/{part}"], arrays[f"database_ids/{part}"]
+        arrays[f"query_ids/{part}"], arrays[f"database_ids/{part}"] = database, queries
+        arrays[f"scores/{part}"] = arrays[f"scores/{part}"].T
+    np.savez("turned.npz", **arrays)
+    for more in ((), ("on_missing=official",), ("on_missing=official", "benchmark.split=test")):
+        with pytest.raises(DataError, match=r"turned\.npz: query_ids and database_ids seem to be swapped"):
+            place.evaluate(*place.data, "scores=turned.npz", "out=turned", *more)
+
+
 def mined(out: Path) -> dict[str, list[Any]]:
     return {path.stem: read_qa(path) for path in out.glob("*.jsonl")}
 
@@ -142,7 +166,7 @@ def test_hard_cases_of_a_run(place: Workplace) -> None:
 
 def test_no_hard_case(place: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
     mine.main(["max", "--threshold", "1e-9"])
-    assert "no query is below 1e-09" in capsys.readouterr().out
+    assert "no queries are below 1e-09" in capsys.readouterr().out
     assert mined(Path("max/hard_cases_tv")) == {"news": [], "dance": []}
 
 
@@ -154,6 +178,7 @@ def test_no_hard_case(place: Workplace, capsys: pytest.CaptureFixture[str]) -> N
         (["--scores", "x"], 2, "--annotations DIR"),
         (["max", "--mode", "w"], 2, "--mode w: max holds t, tv, v"),
         (["data"], 2, "save_scores=true"),
+        (["nothere"], 2, "nothere: there is no such folder"),
         (["--scores", "no.npz", "--annotations", "data"], 1, "no such score file"),
         (["max", "--threshold", "0"], 2, "above 0"),
         (["max", "--pairs", "0"], 2, "1 or more"),

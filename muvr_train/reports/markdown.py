@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from muvr_train.reports.breakdowns import breakdown_tables
 from muvr_train.reports.content import ReportContent
 from muvr_train.reports.score_tables import (
     Cell,
     ScoreTable,
-    breakdown_tables,
     counts_table,
     metric_names,
     partitions_of,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from muvr_train.reports.breakdowns import breakdown_tables
 from muvr_train.reports.charts import Charts, make_charts, shown_mode
 from muvr_train.reports.content import Map, ReportContent
 from muvr_train.reports.examples import Example, choose_rows, make_example
 from muvr_train.reports.score_tables import (
-    breakdown_tables,
     counts_table,
     metric_names,
     partitions_of,

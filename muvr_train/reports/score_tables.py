@@ -12,7 +12,6 @@ from muvr_train.reports.robustness_tables import MOST_COLUMNS
 from muvr_train.results import Results
 
 MISSING = "-"
-BREAKDOWN_COUNTS = ("counted_queries", "positives")
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,6 @@ class ScoreTable:
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True)
-class Breakdown:
-    """Parts of rows by a group: mAP by partition in one table, and a table of all metrics per model and mode."""
-
-    group: str
-    short: ScoreTable
-    long: tuple[ScoreTable, ...]
-
-
 def partitions_of(content: ReportContent) -> list[str]:
     """Names of all partitions with rows, in order, the mean last."""
     names = dict.fromkeys(str(row["partition"]) for results in content.named.values() for row in results.rows)
@@ -62,7 +52,7 @@ def table_by_partition(content: ReportContent, metric: str) -> ScoreTable | None
     """One metric: a line per model and mode, a column per partition; None where no row has the metric."""
     partitions = partitions_of(content)
     rows = [
-        Row(names, tuple(_cell(found.get(partition), metric) for partition in partitions), _kind(content, names))
+        Row(names, tuple(figure(found.get(partition), metric) for partition in partitions), _kind(content, names))
         for names, found in _by_model(content)
         if any(metric in row["metrics"] for row in found.values())
     ]
@@ -83,7 +73,7 @@ def table_of_metrics(content: ReportContent, partition: str, metrics: Sequence[s
     rows = [
         Row(
             names,
-            tuple(_cell(row, metric, _gallery(_rows(content, names), partition)) for metric in metrics),
+            tuple(figure(row, metric, largest_gallery(_rows(content, names), partition)) for metric in metrics),
             _kind(content, names),
         )
         for names, row in named
@@ -95,7 +85,7 @@ def table_of_metrics(content: ReportContent, partition: str, metrics: Sequence[s
             cells = tuple(Cell(percent(known.get(metric))) for metric in metrics)
             rows.append(Row((f"{system} (published)", mode), cells, "published"))
     title = "mean over partitions" if partition == "mean" else partition
-    return _without_empty(ScoreTable(f"{title} (%)", ("model", "query"), tuple(metrics), tuple(rows)))
+    return without_empty(ScoreTable(f"{title} (%)", ("model", "query"), tuple(metrics), tuple(rows)))
 
 
 def upright(table: ScoreTable) -> ScoreTable:
@@ -118,18 +108,12 @@ def metric_names(content: ReportContent, extra: bool = False) -> list[str]:
     return [*short, *(name for name in known if name not in short)]
 
 
-def breakdown_tables(content: ReportContent) -> list[Breakdown]:
-    """The breakdowns of all rows by group: level, operator, sign, noise, ..."""
-    groups = dict.fromkeys(str(line["group"]) for results in content.named.values() for line in results.breakdowns)
-    return [_breakdown(content, group) for group in groups]
-
-
 def counts_table(results: Results) -> ScoreTable:
     """What was counted, left out or removed: a line per mode and partition, without columns of zeros."""
     rows: list[Mapping[str, Any]] = list(results.rows)
     names = dict.fromkeys(name for row in rows for name, value in row["counts"].items() if value)
     lines = [
-        Row((str(row["mode"]), str(row["partition"])), tuple(Cell(_whole(row["counts"].get(name))) for name in names))
+        Row((str(row["mode"]), str(row["partition"])), tuple(Cell(whole(row["counts"].get(name))) for name in names))
         for row in rows
     ]
     return ScoreTable(
@@ -142,51 +126,11 @@ def percent(value: float | None) -> str:
     return MISSING if value is None else f"{100 * value:.1f}"
 
 
-def _breakdown(content: ReportContent, group: str) -> Breakdown:
-    by_mode: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for model, results in content.named.items():
-        for line in results.breakdowns:
-            if line["group"] == group:
-                by_mode.setdefault((model, str(line["mode"])), []).append(line)
-    every = [line for lines in by_mode.values() for line in lines]
-    partitions = [name for name in partitions_of(content) if any(line["partition"] == name for line in every)]
-    rows = []
-    for (model, mode), lines in by_mode.items():
-        for name in dict.fromkeys(str(line["name"]) for line in lines):
-            found = {line["partition"]: line for line in lines if line["name"] == name}
-            cells = tuple(_spread(found.get(partition)) for partition in partitions)
-            rows.append(Row((model, mode, name), cells))
-    short = ScoreTable("mAP (%)", ("model", "query", group), tuple(partitions), tuple(rows))
-    long = tuple(_all_metrics(f"{model}, {mode}", group, lines) for (model, mode), lines in by_mode.items())
-    return Breakdown(group, short, long)
-
-
-def _all_metrics(title: str, group: str, lines: Sequence[Mapping[str, Any]]) -> ScoreTable:
-    known = dict.fromkeys(name for line in lines for name in line["metrics"])
-    counts = dict.fromkeys(name for line in lines for name in line.get("counts", {}) if name in BREAKDOWN_COUNTS)
-    metrics = [name for name in known if not name.startswith(("precision@", "hit@"))]
-    rows = []
-    for line in lines:
-        numbers = [Cell(_whole(line.get("counts", {}).get(name))) for name in counts]
-        gallery = _gallery(lines, line["partition"])
-        cells = (*numbers, *(_cell(line, metric, gallery) for metric in metrics))
-        rows.append(Row((str(line["name"]), str(line["partition"])), cells))
-    columns = (*counts, *(f"{name} %" for name in metrics))
-    return _without_empty(ScoreTable(title, (group, "partition"), columns, tuple(rows)))
-
-
-def _without_empty(table: ScoreTable) -> ScoreTable:
+def without_empty(table: ScoreTable) -> ScoreTable:
     """The table without the columns in which no line has a figure."""
     used = [i for i in range(len(table.columns)) if any(row.cells[i].text != MISSING for row in table.rows)]
     kept = tuple(replace(row, cells=tuple(row.cells[i] for i in used)) for row in table.rows)
     return replace(table, columns=tuple(table.columns[i] for i in used), rows=kept)
-
-
-def _spread(line: Mapping[str, Any] | None) -> Cell:
-    """The mAP of a line, with its standard deviation over repeats where it has one."""
-    cell = _cell(line, "mAP")
-    std = None if line is None else line["metrics"].get("mAP_std")
-    return cell if std is None else replace(cell, text=f"{cell.text} ± {percent(std)}")
 
 
 def _by_model(content: ReportContent) -> Iterable[tuple[tuple[str, str], dict[str, Mapping[str, Any]]]]:
@@ -205,13 +149,13 @@ def _kind(content: ReportContent, names: tuple[str, str]) -> str:
     return "own" if names[0] == content.model and len(content.named) > 1 else ""
 
 
-def _gallery(rows: Iterable[Mapping[str, Any]], partition: str) -> int | None:
+def largest_gallery(rows: Iterable[Mapping[str, Any]], partition: str) -> int | None:
     """Videos in the gallery of a partition's rows; for the mean those of the largest one (its own count is a sum)."""
     own = [row for row in rows if (row["partition"] == partition) != (partition == "mean")]
     return max((row.get("counts", {}).get("database", 0) for row in own), default=None)
 
 
-def _cell(row: Mapping[str, Any] | None, metric: str, gallery: int | None = None) -> Cell:
+def figure(row: Mapping[str, Any] | None, metric: str, gallery: int | None = None) -> Cell:
     """A metric of a row; "-" where there is none, or where its k exceeds the gallery."""
     value = None if row is None else row["metrics"].get(metric)
     k = metric.partition("@")[2]
@@ -259,7 +203,8 @@ def _published(content: ReportContent) -> dict[tuple[str, str], dict[str, Mappin
     return grouped
 
 
-def _whole(value: float | None) -> str:
+def whole(value: float | None) -> str:
+    """A count with separators of thousands, "-" for None."""
     if value is None:
         return MISSING
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"

@@ -143,7 +143,7 @@ def count_lines(results: Results) -> list[str]:
             modes.setdefault(shown, []).append(str(row["mode"]))
     asked = {(line["query"], line["partition"]) for line in results.per_query}
     shared = len({query for query, _ in asked}) < len(asked)
-    sums = "sums over partitions, of which each counts the same queries anew" if shared else "sums over partitions"
+    sums = "sums over the partitions of the mean" + "; a query or video of several counts in each" * shared
     return [f"counts ({sums}), {', '.join(names)}: {shown}" for shown, names in modes.items()]
 
 

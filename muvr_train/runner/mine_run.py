@@ -115,5 +115,5 @@ def _print(found: Mapping[str, Mined], scores: ScoreFile, threshold: float, fold
         console.print(f"{pairs} pairs are in {folder}/<partition>.jsonl", soft_wrap=True, markup=False)
     else:
         console.print(
-            f"none of the {asked} is below {threshold:g}: the files in {folder} are empty", soft_wrap=True, markup=False
+            f"no {asked} are below {threshold:g}: the files in {folder} are empty", soft_wrap=True, markup=False
         )
