@@ -275,6 +275,11 @@ class Benchmark:
             else:
                 warnings.append(f"{partition.name}: no query in split {split}; the partition is left out")
         if not kept:
-            raise DataError(f"benchmark {self.name}: no partition has a query in split {split}")
+            has = ", ".join(f"{name} {sum(query.split == name for query in self.queries)}" for name in SPLITS)
+            raise DataError(
+                f"benchmark {self.name}: no partition has a query in split {split} (it has {has}). Training needs "
+                "queries in train, val and test: name them in the annotation, or pass benchmark.split_source=topic to "
+                "split by search topic (data.fractions says how). benchmark.split=all evaluates without splits"
+            )
         protocol = {**self.protocol, "split": split, "gallery": gallery}
         return replace(self, partitions=tuple(kept), protocol=protocol, warnings=tuple(warnings))

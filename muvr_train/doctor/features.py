@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from muvr_train.doctor.findings import Finding, Level, plural, spread
 from muvr_train.features.progress import track
 from muvr_train.features.store import FeatureStore, tag_key
 
+LONGEST_REASON = 120
 SHOW_PROGRESS = 2000
 """Entries from which on a bar is shown."""
 
@@ -74,11 +77,21 @@ def examine_store(store: FeatureStore) -> Iterator[Finding]:
     yield Finding("store", "ok", text, values={"encoder": encoder, "streams": list(store.streams)})
     if encoder.startswith("unknown"):
         yield Finding("store", "note", "the store does not say which encoder made the features")
-    failures = store.path / "failures.csv"
-    if failures.is_file():
-        lines = len(failures.read_text(encoding="utf-8", errors="replace").splitlines()) - 1
-        if lines > 0:
-            yield Finding("store", "warning", f"{plural(lines, 'entry', 'entries')} could not be made: see {failures}")
+    yield from _failures(store.path / "failures.csv")
+
+
+def _failures(path: Path) -> Iterator[Finding]:
+    """What the extraction or the import could not make, with reasons: its first column is the id, its last why."""
+    if not path.is_file():
+        return
+    rows = [row for row in csv.reader(path.read_text(encoding="utf-8", errors="replace").splitlines()) if row][1:]
+    if rows:
+        text = f"{plural(len(rows), 'entry', 'entries')} could not be made (all in {path})"
+        yield Finding("store", "warning", text, [f"{row[0]} ({_brief(row[-1])})" for row in rows])
+
+
+def _brief(reason: str) -> str:
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[: LONGEST_REASON - 3]}..."
 
 
 def examine_values(stream: str, scan: Scan) -> Iterator[Finding]:
@@ -159,11 +172,13 @@ def _missing_tags(benchmark: Benchmark, store: FeatureStore, strict: bool) -> It
     pairs = dict.fromkeys(needed or known)
     if not pairs:
         return
-    level: Level = "error" if needed and strict else "warning"
+    level: Level = "note" if not needed else "error" if strict else "warning"
     if "tags" not in store.streams:
         text = "the store has no tag vectors: queries cannot be filtered by tags"
-        yield Finding("missing tags", level if needed else "note", text)
+        yield Finding("missing tags", level, text)
         return
     absent = [f"{tag} of {query}" for query, tag in pairs if not store.has(tag_key(query, tag), "tags")]
     text = f"{len(absent)} of {len(pairs)} have no vector" if absent else f"none, all {len(pairs)} are there"
+    if absent and not needed:
+        text += " (only benchmark=muvr_filter looks at tags)"
     yield Finding("missing tags", level if absent else "ok", text, absent)

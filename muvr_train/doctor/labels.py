@@ -24,13 +24,16 @@ def examine_labels(benchmark: Benchmark, text_encoder: str | None) -> Iterator[F
         benchmark: with splits.
         text_encoder: what the store names, None where it names none.
     """
-    queries, database = len(benchmark.queries), sum(len(part.database) for part in benchmark.partitions)
+    queries, topics = len(benchmark.query_by_id), len({query.topic for query in benchmark.query_by_id.values()})
+    database = len({video for part in benchmark.partitions for video in part.database})
     sizes = {"partitions": len(benchmark.partitions), "queries": queries, "database": database}
     text = (
         f"{benchmark.name}: {plural(len(benchmark.partitions), 'partition')}, {plural(queries, 'query', 'queries')}, "
-        f"{plural(database, 'database video')}, {plural(len(benchmark.topics), 'search topic')}"
+        f"{plural(database, 'database video')}, {plural(topics, 'search topic')}"
     )
-    yield Finding("benchmark", "ok", text, values={**sizes, "topics": len(benchmark.topics)})
+    if queries < len(benchmark.queries):
+        text += "; partitions share queries and videos, which are counted once"
+    yield Finding("benchmark", "ok", text, values={**sizes, "topics": topics})
     for partition in benchmark.partitions[:MOST_PARTITIONS]:
         yield _partition(partition)
     if len(benchmark.partitions) > MOST_PARTITIONS:
@@ -39,6 +42,9 @@ def examine_labels(benchmark: Benchmark, text_encoder: str | None) -> Iterator[F
     yield from _splits(benchmark)
     yield from _texts(benchmark, text_encoder)
     yield from _tags(benchmark)
+    if masks := sum(query.mask is not None for query in benchmark.query_by_id.values()):
+        text = f"{masks} of {queries} queries have one (no model looks at masks yet)"
+        yield Finding("masks", "ok", text, values={"masks": masks})
     for warning in benchmark.warnings:
         yield Finding("annotation", "warning", warning)
 
@@ -62,11 +68,15 @@ def _positives(benchmark: Benchmark) -> Iterator[Finding]:
     ignored = sum(len(row.ignored) for row in benchmark.judgements)
     listed = ", ".join(f"{name} {count}" for name, count in levels.most_common(6))
     text = f"matches by level: {listed or 'none'}; non-matches {negatives}, of them hard {hard}; not judged {ignored}"
+    shared = len(benchmark.query_by_id) < len(benchmark.queries)
+    if shared:
+        text += "; summed over the partitions"
     values = {"levels": dict(levels), "non_matches": negatives, "hard": hard, "not_judged": ignored}
     yield Finding("labels", "ok", text, values=values)
-    empty = [row.query for row in benchmark.judgements if not row.positives and (row.listed or row.counted)]
-    if empty:
-        yield Finding("labels", "warning", f"{plural(len(empty), 'query', 'queries')} without a match", empty)
+    found = (row.query for row in benchmark.judgements if not row.positives and (row.listed or row.counted))
+    if empty := list(dict.fromkeys(found)):
+        text = f"{plural(len(empty), 'query', 'queries')} without a match" + (" in a partition" if shared else "")
+        yield Finding("labels", "warning", text, empty)
     lost = (
         f"{video} of {row.query}"
         for partition in benchmark.partitions
@@ -89,7 +99,7 @@ def _splits(benchmark: Benchmark) -> Iterator[Finding]:
     text = ("" if source == "none" else f"by {source}: ") + ", ".join(f"{split} {splits[split]}" for split in SPLITS)
     absent = [split for split in SPLITS if not splits[split]]
     if absent:
-        text += f"; no query in {', '.join(absent)}, so training will not work"
+        text += f"; no query in {', '.join(absent)}: train.py will not work, evaluate.py will with benchmark.split=all"
     yield Finding("splits", "warning" if absent else "ok", text, values={split: splits[split] for split in SPLITS})
 
 
@@ -99,7 +109,7 @@ def _texts(benchmark: Benchmark, text_encoder: str | None) -> Iterator[Finding]:
         yield Finding("texts", "note", "no query has a text: only mode v can be used")
         return
     pieces = {query: len(_PIECE.findall(text)) for query, text in texts.items()}
-    text = f"{len(texts)} of {len(benchmark.queries)} queries have one, words {spread(list(pieces.values()))}"
+    text = f"{len(texts)} of {len(benchmark.query_by_id)} queries have one, words {spread(list(pieces.values()))}"
     yield Finding("texts", "ok", text, values={"texts": len(texts)})
     long = [query for query, count in pieces.items() if count + 2 > TOKENS]
     if long and not str(text_encoder).startswith("hash"):

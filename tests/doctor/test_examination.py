@@ -32,7 +32,14 @@ def write_labels(folder: Path, splits: Sequence[str] = ("train", "train", "val",
     folder.mkdir()
     write_csv(folder / "videos.csv", ["video"], [[video] for video in VIDEOS])
     queries = [
-        {"id": f"q{n}", "video": f"v{n}", "text": text, "split": splits[n], "tags": tags}
+        {
+            "id": f"q{n}",
+            "video": f"v{n}",
+            "text": text,
+            "split": splits[n],
+            "tags": tags,
+            **({"mask": "m.png"} if n == 3 else {}),
+        }
         for n, (text, tags) in enumerate([("a cat", ["+in"]), (LONG, ["-out", "in"]), ("短い文", []), (None, [])])
     ]
     (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)), encoding="utf-8")
@@ -108,7 +115,11 @@ def test_a_sound_data_set(examined: Examined, tmp_path: Path) -> None:
         "toy, texts by toy text; video 10 x 1 x 2, text 3 x 1 x 2, tags 2 x 1 x 2"
     )
     warnings = [(finding.check, finding.ids) for finding in found.findings if finding.level == "warning"]
-    assert warnings == [("texts", ["q1"]), ("missing tags", ["in of q1"])]
+    assert warnings == [("texts", ["q1"])]
+    assert texts(found, "missing tags", "note") == [
+        "1 of 3 have no vector (only benchmark=muvr_filter looks at tags): in of q1"
+    ]
+    assert texts(found, "masks") == ["1 of 4 queries have one (no model looks at masks yet)"]
 
 
 def test_nothing_hides_anything_else(examined: Examined, tmp_path: Path) -> None:
@@ -142,13 +153,15 @@ def test_spare_videos_failures_and_unknown_encoders_are_told(examined: Examined,
     with StoreWriter(store, make_manifest("unknown (imported)"), "float32") as writer:
         for name in [*VIDEOS, "spare1"]:
             writer.add(name, frames("v" + name[-1]) * len(name))
-    (store / "failures.csv").write_text("id,path,reason\nx,x.mp4,broken\n")
+    (store / "failures.csv").write_text(f'id,path,reason\nx,x.mp4,broken\ny,y.mp4,"no, {"long " * 30}"\n')
     found = examined(*table(write_labels(tmp_path / "labels"), store))
     assert texts(found, "store", "note") == [
         "the store does not say which encoder made the features",
         "not in the benchmark: 1 video of the store",
     ]
-    assert texts(found, "store", "warning") == [f"1 entry could not be made: see {store / 'failures.csv'}"]
+    (text,) = texts(found, "store", "warning")
+    assert text.startswith(f"2 entries could not be made (all in {store / 'failures.csv'}): x (broken), y (no, long")
+    assert text.endswith("...)")
     assert texts(found, "missing texts", "note") == ["the store has no text vectors: only video queries are used"]
     assert texts(found, "missing tags", "note") == ["the store has no tag vectors: queries cannot be filtered by tags"]
 
@@ -165,7 +178,8 @@ def test_leaks_through_equal_features(examined: Examined, tmp_path: Path) -> Non
 def test_an_empty_split_is_told(examined: Examined, tmp_path: Path) -> None:
     found = examined(*table(write_labels(tmp_path / "labels", ["train", "train", "val", "val"])))
     assert texts(found, "splits", "warning") == [
-        "by annotation: train 2, val 2, test 0; no query in test, so training will not work"
+        "by annotation: train 2, val 2, test 0; no query in test: train.py will not work, evaluate.py will with "
+        "benchmark.split=all"
     ]
 
 
@@ -180,7 +194,10 @@ def test_a_query_with_non_matches_only_is_told(examined: Examined, tmp_path: Pat
 
 def test_benchmarks_that_bring_their_data_along(examined: Examined, shared: Path) -> None:
     found = examined("benchmark=evve", f"benchmark.annotations={shared / 'data/annotations'}")
-    assert texts(found, "benchmark")[0].startswith("evve: 14 partitions, ")
+    assert texts(found, "benchmark") == [
+        "evve: 14 partitions, 620 queries, 2373 database videos, 13 search topics; partitions share queries and "
+        "videos, which are counted once"
+    ]
     assert texts(found, "partition dsk+arrested") == ["9 queries, 2373 database videos, 19 / 19 / 19 matches per query"]
     assert texts(found, "partitions", "note") == ["6 more partitions"]
     assert texts(found, "splits", "note") == ["none: this benchmark is for evaluation only"]
