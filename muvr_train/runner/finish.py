@@ -51,6 +51,7 @@ class Subject:
         facts: more of `meta`: checkpoint and hash.
         trained_queries: names of the queries that the model was trained on.
         folds: of a cross-fitted model, None for any other.
+        notes: what else stands below its tables.
     """
 
     label: str
@@ -63,6 +64,7 @@ class Subject:
     facts: Mapping[str, Any] = field(default_factory=dict)
     trained_queries: frozenset[str] = frozenset()
     folds: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers: list[Any]) -> dict[str, float]:
@@ -114,6 +116,7 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
 
 def notes_of(subject: Subject, seen: int, queries: int) -> Iterator[str]:
     """Say what the figures must not be taken for."""
+    yield from subject.notes
     if seen:
         log.warning("%s: %d of the %d evaluated queries are training queries", subject.label, seen, queries)
         yield (

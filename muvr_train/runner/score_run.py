@@ -17,7 +17,9 @@ from muvr_train.preflight.scores import fusions_of, score_paths
 from muvr_train.runner.benchmark import open_benchmark
 from muvr_train.runner.finish import Subject, finish, split_of
 from muvr_train.runner.overview import print_warnings
+from muvr_train.search.coverage import differing, refuse_swapped, unknown_expressions
 from muvr_train.search.file_scores import FileScores
+from muvr_train.search.filter_files import WITHOUT_TAGS
 from muvr_train.search.score_files import read_scores
 from muvr_train.search.score_fusion import FusedScores
 from muvr_train.search.sources import ScoreSource
@@ -40,13 +42,17 @@ def evaluate_files(cfg: DictConfig) -> dict[str, float]:
     log.info("judged by: %s", data.corpus)
     print_warnings(data.benchmark)
     part = data.part(split_of(cfg, data, trained=False))
+    for file in files:
+        refuse_swapped(file, data.benchmark)
     facts = {"scores": [describe_file(file, part) for file in files]}
     fused = [FusedScores(files, method) for method in fusions_of(cfg)] if len(files) > 1 else []
     shown: list[FileScores | FusedScores] = [*fused[:1], *files, *fused[1:]]
     main, *others = shown
     rivals: dict[str, ScoreSource] = {other.label: other for other in others}
-    compared = tuple(file.label for file in files) if fused else ()
-    subject = Subject(main.label, source=main, rivals=rivals, compared=compared, facts=facts)
+    unlike = unlike_note(files, part)
+    compared = tuple(file.label for file in files) if fused and not unlike else ()
+    notes = (*unlike, *without_tags_notes(files, part))
+    subject = Subject(main.label, source=main, rivals=rivals, compared=compared, facts=facts, notes=notes)
     return finish(cfg, Path(cfg.out), subject, data, [])
 
 
@@ -77,6 +83,11 @@ def describe_file(file: FileScores, part: Benchmark) -> dict[str, Any]:
             "%s: %d rows and %d columns are not of %s (%s) and are left out",
             *(file.file.path, unknown["queries"], unknown["database"], part.name, part.protocol.get("split", "all")),
         )
+    if strange := unknown_expressions(file, part):
+        log.warning(
+            "%s: %d rows have a tag expression that %s does not have for their query, and are left out: %s",
+            *(file.file.path, len(strange), part.name, shorten(strange, 5)),
+        )
     return {
         "file": str(file.file.path),
         "label": file.label,
@@ -86,6 +97,31 @@ def describe_file(file: FileScores, part: Benchmark) -> dict[str, Any]:
         "unknown_queries": unknown["queries"],
         "unknown_database": unknown["database"],
     }
+
+
+def unlike_note(files: Sequence[FileScores], part: Benchmark) -> tuple[str, ...]:
+    """Say in which partitions the files do not hold the same, so that no winner is named; nothing where they do."""
+    found = differing(files, part)
+    if not found:
+        return ()
+    labels = [file.label for file in files]
+    sizes = [
+        f"{name} ({', '.join(f'{label} {r} x {c}' for label, (r, c) in zip(labels, counts, strict=True))})"
+        for name, counts in found.items()
+    ]
+    return (
+        f"The score files hold other queries or database videos than each other in {shorten(sizes, 3)}: their rows "
+        "are not over the same and no best one is named; a fusion is over what all of them hold.",
+    )
+
+
+def without_tags_notes(files: Sequence[FileScores], part: Benchmark) -> tuple[str, ...]:
+    """Name the files without tag expressions where such are evaluated."""
+    plain = [file.label for file in files if not any(map(file.has_expressions, part.partitions))]
+    if not part.has_filters or not plain:
+        return ()
+    modes = " and ".join(mode for mode, _ in WITHOUT_TAGS)
+    return (f"{', '.join(plain)}: no tag expressions in the file, so its rows {modes} are of scores without tags.",)
 
 
 def sha256_of(path: Path) -> str:

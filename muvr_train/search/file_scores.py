@@ -14,7 +14,7 @@ from muvr_train.errors import DataError, shorten
 from muvr_train.search.filter_files import GivenRows, judge_given, repeat_queries, without_tags
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.score_files import ScoreBlock, ScoreFile
-from muvr_train.search.score_ids import OLD_NAMES, index_of, places_of, refuse_shared
+from muvr_train.search.score_ids import OLD_NAMES, index_of, places_of, refuse_shared, swapped_error
 from muvr_train.search.scores import ScoreMatrix
 
 
@@ -50,7 +50,9 @@ class FileScores:
         for partition in benchmark.partitions:
             rows, columns = self.known(partition)
             if not rows or not columns:
-                raise self._nothing(partition)
+                some = any(all(self.known(other)) for other in benchmark.partitions)
+                advice = ". Pass on_missing=official to leave such partitions out, and say which" if some else ""
+                raise DataError(f"{self._nothing(partition)}{advice}")
             queries |= dict.fromkeys(self._lacking(partition, rows))
             videos |= dict.fromkeys(video for video in partition.database if video not in columns)
         if not queries and not videos:
@@ -79,7 +81,7 @@ class FileScores:
 
     def has_expressions(self, partition: Partition) -> bool:
         """Whether the rows are those of queries with tag expressions."""
-        block = self._block(partition)
+        block = self.block_of(partition)
         return block is not None and self.file.blocks[block].expressions is not None
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
@@ -113,12 +115,12 @@ class FileScores:
         if not self.has_expressions(partition):
             return repeat_queries(partition, self.score(partition, self.modes)[self.modes[0]])
         _, columns, block = self._content(partition)
-        pairs = self._pairs(partition)
+        pairs = self.pairs(partition)
         rows = [row for row in filter_rows(partition) if _pair(row.judgement) in pairs]
         scores = _take(block.scores, [pairs[_pair(row.judgement)] for row in rows], list(columns.values()))
         return GivenRows(rows, tuple(columns), scores)
 
-    def _pairs(self, partition: Partition) -> dict[tuple[str, str | None], int]:
+    def pairs(self, partition: Partition) -> dict[tuple[str, str | None], int]:
         """Rows by query and tag expression, of those that the file has."""
         block = self._content(partition)[2]
         pairs = zip(block.queries, block.expressions or (), strict=True)
@@ -131,7 +133,7 @@ class FileScores:
         """What the file must have: every query, or every expression that the official program evaluates."""
         if not self.has_expressions(partition):
             return [query for query in partition.query_ids if query not in rows]
-        pairs = self._pairs(partition)
+        pairs = self.pairs(partition)
         lost = [row.judgement for row in filter_rows(partition) if row.official and _pair(row.judgement) not in pairs]
         return [f"{row.query} '{row.expression}'" for row in lost]
 
@@ -141,12 +143,12 @@ class FileScores:
         for what, indices, part in (("queries", self._rows, 0), ("database", self._columns, 1)):
             left = {name: set(index.values()) for name, index in indices.items()}
             for partition in benchmark.partitions:
-                if (block := self._block(partition)) is not None:
+                if (block := self.block_of(partition)) is not None:
                     left[block].difference_update(self.known(partition)[part].values())
             counts[what] = sum(len(places) for places in left.values())
         return counts
 
-    def _block(self, partition: Partition) -> str | None:
+    def block_of(self, partition: Partition) -> str | None:
         """The name of the block that serves a partition: its own, the plain one, or one that holds its queries."""
         for name in (partition.name, OLD_NAMES.get(partition.name, ""), ""):
             if name in self.file.blocks:
@@ -160,7 +162,7 @@ class FileScores:
         """Rows by query and columns by database video, of those that the file has, in the partition's order."""
         key = (partition.name, partition.query_ids, partition.database)
         if key not in self._found:
-            name = self._block(partition)
+            name = self.block_of(partition)
             if name is None:
                 return {}, {}
             rows = places_of(self._rows[name], partition.name, partition.query_ids)
@@ -173,14 +175,14 @@ class FileScores:
     def _content(self, partition: Partition) -> tuple[dict[str, int], dict[str, int], ScoreBlock]:
         """Rows, columns and the block that they are of; refused where there are none."""
         rows, columns = self.known(partition)
-        name = self._block(partition)
+        name = self.block_of(partition)
         if name is None or not rows or not columns:
             raise self._nothing(partition)
         return rows, columns, self.file.blocks[name]
 
     def _nothing(self, partition: Partition) -> DataError:
         """Say that nothing of a partition is in the file, with examples of both kinds of ids."""
-        name = self._block(partition)
+        name = self.block_of(partition)
         if name is None:
             blocks = ", ".join(self.file.blocks)
             return DataError(f"{self.file.path} has no scores of partition {partition.name}: its blocks are {blocks}")
@@ -192,13 +194,12 @@ class FileScores:
         )
         swapped = not rows and places_of(self._columns[name], partition.name, partition.query_ids)
         if swapped and places_of(self._rows[name], partition.name, partition.database):
-            return DataError(
-                f"{self.file.path}: query_ids and database_ids seem to be swapped: query_ids are database videos of "
-                f"{partition.name}. Save scores.T with the two exchanged"
-            )
+            return swapped_error(self.file.path, partition.name)
+        bare = any(name.startswith(f"{partition.name}/") for name in wanted)
         return DataError(
             f"{self.file.path}: no {what} of partition {partition.name} is in it. It has {shorten(list(given), 3)}; "
-            f"the benchmark has {shorten(list(wanted), 3)} (ids may stand without '{partition.name}/')"
+            f"the benchmark has {shorten(list(wanted), 3)}"
+            + (f" (ids may stand without '{partition.name}/')" if bare else "")
         )
 
     def _finite(self, partition: Partition, matrix: ScoreMatrix) -> ScoreMatrix:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from muvr_train.benchmarks.muvr_files import ALIASES
 from muvr_train.errors import DataError
@@ -57,3 +58,11 @@ def refuse_shared(owners: dict[int, str], places: Mapping[str, int]) -> None:
                 f"one row or column could be {owner} and {name}, which are different ids: write ids in full, as "
                 "<partition>/<video id>"
             )
+
+
+def swapped_error(path: Path, partitions: str) -> DataError:
+    """Say that rows and columns of a file seem to be exchanged."""
+    return DataError(
+        f"{path}: query_ids and database_ids seem to be swapped: query_ids are database videos of {partitions}. Save "
+        "scores.T with the two exchanged"
+    )

@@ -156,6 +156,17 @@ def test_nothing_in_common() -> None:
         given.score(NEWS, given.modes)
 
 
+def test_a_partition_without_scores_beside_one_with_some() -> None:
+    given = source(all=(NEWS.query_ids, NEWS.database, TRUTH))
+    event = replace(DANCE, name="event 1")
+    both = Benchmark("evve", (NEWS, event))
+    with pytest.raises(
+        DataError, match=r"partition event 1 .*; the benchmark has .*on_missing=official to l"
+    ) as caught:
+        given.refuse_missing(both, given.modes)
+    assert "ids may stand without" not in str(caught.value), "its ids have no partition before them"
+
+
 def test_queries_and_database_swapped() -> None:
     given = source(all=([f"v{column}" for column in range(4)], ["q0", "q1"], RNG.random((4, 2))))
     with pytest.raises(DataError, match=r"swapped.*scores\.T"):
