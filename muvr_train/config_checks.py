@@ -33,7 +33,8 @@ def check_values(cfg: DictConfig) -> None:
     for key, rule in rules.items():
         value = OmegaConf.select(cfg, key, default=_ABSENT, throw_on_missing=False)
         if value is not _ABSENT and not OmegaConf.is_missing(*_parent(cfg, key)) and not rule.allows(value):
-            near = hint(nearest_names(str(value), rule.names))
+            twice = rule.repeated(value)
+            near = f"; {twice[0]} is named twice" if twice else hint(nearest_names(str(value), rule.names))
             raise ConfigError(f"{key}={_plain(value)} is not possible: {key} is {rule.text}{near}")
     for name, value in (cfg.data.get("augment") or {}).items() if "data" in cfg else ():
         if name != "max_frames" and not SHARE.allows(value):

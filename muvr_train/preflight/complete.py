@@ -65,6 +65,9 @@ def _check_subject(typed: list[str], cfg: DictConfig) -> None:
     if both:
         raise ConfigError(f"a checkpoint brings its own model and fusion head: leave out {both[0]}= or ckpt_path=")
     path = Path(cfg.ckpt_path)
+    if path.is_dir():
+        there = sorted(path.glob("*.ckpt")) or sorted(path.glob("*/best.ckpt"))
+        inside = f"try ckpt_path={there[0]}" if there else "it holds no checkpoint (*.ckpt)"
+        raise ConfigError(f"ckpt_path={path} is a folder: give a file; {inside}")
     if not path.is_file():
-        inside = f" in it; try ckpt_path={path / 'best.ckpt'}" if (path / "best.ckpt").is_file() else ""
-        raise ConfigError(f"ckpt_path={path}: there is no such file{inside}")
+        raise ConfigError(f"ckpt_path={path}: there is no such file")

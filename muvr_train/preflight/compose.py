@@ -166,8 +166,20 @@ class Composer:
             parent = name.rpartition(".")[0]
             inside = sorted(k.rpartition(".")[2] for k in candidates if parent and k.rpartition(".")[0] == parent)
             listed = f"{parent} has {', '.join(inside)}; " if inside else ""
+            if others := self._options_with(name):
+                raise ConfigError(f"{name}: there is no such setting here; {' and '.join(others)} would have it")
             near = nearest_keys(name, candidates + self.loader.list_groups(""))
             raise ConfigError(f"{name}: there is no such setting{hint(near)} ({listed}+{name}=... would add a new one)")
+
+    def _options_with(self, name: str) -> list[str]:
+        """Choices of the setting's group, as `group=option`, that have a setting of this name of their own."""
+        group, _, rest = name.partition(".")
+        found = []
+        for option in (self.options(group) or []) if rest else []:
+            loaded = self.loader.repository.load_config(f"{group}/{option}")
+            if loaded is not None and rest in dotted_keys(loaded.config):
+                found.append(f"{group}={option}")
+        return found
 
 
 def _names(value: str) -> list[str]:

@@ -12,11 +12,18 @@ from omegaconf import ListConfig
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value may be: a test and its description."""
+    """What a value may be: a test and its description; the names it may be; whether a list names nothing twice."""
 
     allows: Callable[[Any], bool]
     text: str
     names: tuple[str, ...] = ()
+    distinct: bool = False
+
+    def repeated(self, value: Any) -> list[Any]:
+        """What a list names twice although it must not."""
+        if not self.distinct or not isinstance(value, ListConfig):
+            return []
+        return [item for place, item in enumerate(value) if item in value[:place]]
 
 
 def one_of(*names: str) -> Rule:
@@ -47,7 +54,7 @@ def whole(least: int) -> Rule:
 
 def optional(rule: Rule) -> Rule:
     """The same, or null."""
-    return Rule(lambda value: value is None or rule.allows(value), f"{rule.text}, or null", rule.names)
+    return Rule(lambda value: value is None or rule.allows(value), f"{rule.text}, or null", rule.names, rule.distinct)
 
 
 def several(rule: Rule, length: int | None = None) -> Rule:
@@ -58,13 +65,17 @@ def several(rule: Rule, length: int | None = None) -> Rule:
             return False
         return all(rule.allows(item) for item in value) and (length is not None or len(set(value)) == len(value))
 
-    return Rule(allows, f"a list of {length or 'one or more different'} entries, each {rule.text}", rule.names)
+    return Rule(
+        allows, f"a list of {length or 'one or more different'} entries, each {rule.text}", rule.names, length is None
+    )
 
 
 def one_or_several(rule: Rule) -> Rule:
     """A value, or a list of different ones."""
     many = several(rule)
-    return Rule(lambda value: rule.allows(value) or many.allows(value), f"{rule.text}, or {many.text}", rule.names)
+    return Rule(
+        lambda value: rule.allows(value) or many.allows(value), f"{rule.text}, or {many.text}", rule.names, True
+    )
 
 
 TEXT = Rule(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")

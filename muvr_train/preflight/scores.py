@@ -7,8 +7,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig
 
-from muvr_train.errors import ConfigError
+from muvr_train.errors import ConfigError, shorten
 
+ENDINGS = (".npz", ".parquet")
+"""Of score files, as they are mostly called; any other name will do."""
 FUSIONS = ("z_mean", "mean", "reciprocal_rank")
 ONE_EACH = ("ckpt_path", "model", "fusion", "benchmark.modes", "calibration")
 
@@ -44,6 +46,10 @@ def check_scores(cfg: DictConfig, keys: Collection[str]) -> None:
         if any(key == one or key.startswith(f"{one}.") for one in ONE_EACH):
             raise ConfigError(f"scores={paths[0]} is evaluated as it is: leave out {key}=, or scores=")
     for path in paths:
+        if path.is_dir():
+            there = sorted(one.name for one in path.iterdir() if one.suffix in ENDINGS)
+            inside = f"it holds {shorten(there, 5)}" if there else "it holds no .npz and no .parquet"
+            raise ConfigError(f"scores={path} is a folder: give a file ({inside})")
         if not path.is_file():
             raise ConfigError(f"scores={path}: there is no such file")
     if len({path.resolve() for path in paths}) < len(paths):

@@ -28,7 +28,7 @@ EVALUATE = ["model=frame_max", *DATA]
         (["benchmark.tag_mode=true"], ["benchmark.tag_mode=True"]),
         (["benchmark.tag_mode=[]"], ["benchmark.tag_mode=[]", "one or more"]),
         (["benchmark.tag_mode=[0.3,-1]"], ["benchmark.tag_mode=[0.3, -1]"]),
-        (["benchmark.tag_mode=[0.3,0.3]"], ["benchmark.tag_mode", "different"]),
+        (["benchmark.tag_mode=[0.3,0.3]"], ["benchmark.tag_mode", "different", "0.3 is named twice"]),
         (["benchmark.tag_modes=0.3"], ["did you mean 'benchmark.tag_mode'"]),
         (["benchmark.modes=[v,tv]"], ["benchmark.modes=['v', 'tv']", "[v], [t] or [tv]"]),
         (["benchmark.logic=maybe"], ["benchmark.logic=maybe", "true | false"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -90,7 +91,10 @@ EVALUATE = [
     (["scores=nope.npz"], ["scores=nope.npz", "no such file"]),
     (["scores=[nope.npz,x y.npz]"], ["scores=nope.npz", "no such file"]),
     (["scores=[]"], ["scores=[]", "one or more"]),
-    (["scores=[x.npz,x.npz]"], ["scores=", "different"]),
+    (["scores=[x.npz,x.npz]"], ["scores=", "different", "x.npz is named twice"]),
+    (["scores=."], ["scores=. is a folder", "it holds no .npz and no .parquet"]),
+    (["ckpt_path=."], ["ckpt_path=. is a folder", "it holds no checkpoint"]),
+    (["model=frame_max", "benchmark.tag_mode=0.3"], ["benchmark.tag_mode", "benchmark=muvr_filter would have it"]),
     (["scores=x.npz", "model=frame_max"], ["model=", "scores=x.npz"]),
     (["scores=x.npz", "ckpt_path=x.ckpt"], ["ckpt_path=", "scores=x.npz"]),
     (["scores=x.npz", "benchmark.modes=[v]"], ["benchmark.modes=", "scores=x.npz"]),
@@ -136,6 +140,21 @@ def test_a_mistake_ends_at_once_with_one_message(
     assert ended.out == ""
     assert not ended.imported & HEAVY
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_where_a_file_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("run/fold-0/best.ckpt", "one/last.ckpt", "out/scores_v.npz", "out/results.json"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    for setting, said in (
+        ("ckpt_path=run", "try ckpt_path=run/fold-0/best.ckpt"),
+        ("ckpt_path=one", "try ckpt_path=one/last.ckpt"),
+        ("scores=out", "give a file (it holds scores_v.npz)"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            cli.prepare([setting], "evaluate")
 
 
 def test_the_traceback_is_shown_on_request(start: Start) -> None:
