@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muvr_train import mine
 from muvr_train.benchmarks.expressions import UPPER_BOUND
+from muvr_train.reports import compare
 from tests.tagged import make_tagged
 from tests.test_end_to_end import Workplace
 
@@ -27,7 +30,7 @@ def read(folder: Path) -> dict[str, Any]:
     return content
 
 
-def test_an_untrained_model_on_all_expressions(place: Workplace) -> None:
+def test_an_untrained_model_on_all_expressions(place: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
     more = ("model=frame_max", "benchmark=muvr_filter", "benchmark.tag_mode=[0.3,2]", "benchmark.bootstrap=100")
     done = place.call("evaluate.py", *more, *place.data, "out=all", "save_scores=true")
     assert done.returncode == 0, done.stderr
@@ -47,7 +50,14 @@ def test_an_untrained_model_on_all_expressions(place: Workplace) -> None:
     with (place.folder / "all/per_query.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     assert {line["expression"] for line in lines if line["mode"] == "tag_0.3"} >= {"+night", "-high -rise buildings"}
-    assert (place.folder / "all/scores_tag_0.3.npz").is_file()
+    assert [path.name for path in (place.folder / "all").glob("*.npz")] == ["scores_tag_0.3.npz"]
+    rows = {row["partition"]: row["counts"]["expressions"] for row in content["rows"] if row["mode"] == "tag_0.3"}
+    mine.main([str(place.folder / "all"), "--out", str(place.folder / "hard")])
+    shown = capsys.readouterr().out
+    assert "expressions with average precision below 0.05 (tag_0.3)" in shown
+    assert next(line for line in shown.splitlines() if line.startswith("│ all")).split()[3] == str(rows["mean"])
+    compare.main([f"{place.folder / 'all'}", f"{shutil.copytree(place.folder / 'all', place.folder / 'twin')}"])
+    assert f"topics, {rows['news']} expressions)" in capsys.readouterr().out
 
 
 @pytest.mark.slow
