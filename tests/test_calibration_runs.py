@@ -179,7 +179,7 @@ def test_a_background_with_texts_needs_nothing_else(toy: Path) -> None:
 
 def test_backgrounds_that_cannot_be_used(toy: Path) -> None:
     benchmark = read_muvr(toy / "annotations")
-    with pytest.raises(DataError, match="features of other sizes"):
+    with pytest.raises(DataError, match=r"other sizes \(1 x 8 numbers a frame\) than the run's store \(1 x 16"):
         fitted_state(config(toy, f"calibration_background={background(toy / 'a', ['x', 'y'], dim=8)}"))
     with pytest.raises(DataError, match="no training video"):
         fitted_state(config(toy, f"calibration_background={background(toy / 'b', [benchmark.queries[0].id])}"))
@@ -202,6 +202,10 @@ MISTAKES = [
     (["calibration=[score_norm,centring]"], "centring changes features and cannot come after score_norm"),
     (["calibration=[z_fusion,product]"], "z_fusion and product both fuse"),
     (["calibration=[z_fusion]", "benchmark.modes=[v]"], "acts on mode tv only"),
+    (
+        ["calibration=[centring,score_norm,centring]"],
+        "calibration=[centring,score_norm,centring]: centring is named twice",
+    ),
     (["calibration=[centrin]"], "did you mean 'centring'"),
     (["calibration=[score_norm]", "calibration.score_norm.k=0"], "calibration.score_norm.k=0 is not possible"),
     (["calibration=[harris]", "calibration.harris.weight=x"], "calibration.harris.weight=x is not possible"),

@@ -78,9 +78,13 @@ def test_a_cross_fitted_run_and_going_on_with_it(tmp_path: Path) -> None:
     # what a fold's checkpoint gives by evaluate.py is what the fold contributed
     held = read_scores(folder / "fold-1" / "scores_0.npz").blocks["news"]
     alone = place.call(
-        *("evaluate.py", f"ckpt_path={folder / 'fold-1' / 'best.ckpt'}", "benchmark.gallery=full", "out=alone")
+        *("evaluate.py", f"ckpt_path={folder / 'fold-1' / 'best.ckpt'}", "benchmark.gallery=full", "out=alone"),
+        "calibration=[centring]",  # of one fold, as of any model
     )
     assert alone.returncode == 0, alone.stderr
+    calibrated = json.loads((tmp_path / "alone" / "results.json").read_text())["calibrated"]
+    assert [row["name"] for row in calibrated] == ["fold-1 + centring"]
+    assert "centring fitted on training split (videos: " in alone.stderr
     with (tmp_path / "alone" / "per_query.csv").open() as file:
         lines = [row for row in csv.DictReader(file) if row["model"] == "fold-1" and row["mode"] == "v"]
     assert {row["query"] for row in lines if row["partition"] == "news"} == set(held.queries)
@@ -95,6 +99,8 @@ def test_a_cross_fitted_run_and_going_on_with_it(tmp_path: Path) -> None:
     before = (folder / "metrics.json").read_text()
     times = {fold: (folder / f"fold-{fold}" / "fold.json").stat().st_mtime_ns for fold in range(3)}
     (folder / "fold-2" / "fold.json").unlink()
+    summary = json.loads((folder / "fold-1" / "training.json").read_text())
+    (folder / "fold-1" / "training.json").write_text(json.dumps({**summary, "best_step": 0}))
     again = place.call("train.py", "resume_from=cross")
     assert again.returncode == 0, again.stderr
     assert json.loads((folder / "metrics.json").read_text()) == pytest.approx(json.loads(before), abs=1e-9)
@@ -103,6 +109,11 @@ def test_a_cross_fitted_run_and_going_on_with_it(tmp_path: Path) -> None:
         True,
         False,
     ]
+    notes = json.loads((folder / "results.json").read_text())["meta"]["notes"]
+    steps = [json.loads((folder / f"fold-{fold}" / "training.json").read_text())["best_step"] for fold in range(3)]
+    assert steps[1] == 0
+    assert any(note.startswith(f"{steps.count(0)} of the 3 folds kept the untrained model") for note in notes)
+    assert f"3 folds ({steps.count(0)} untrained)" in " ".join(again.stdout.split())
 
 
 @pytest.mark.parametrize(

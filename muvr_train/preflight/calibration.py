@@ -42,9 +42,11 @@ def check_calibration(cfg: DictConfig, modes: Sequence[str] | None) -> None:
                 f"calibration_background={cfg.calibration_background} is given, but no step: add calibration=[NAME,...]"
             )
         return
-    for key in ("benchmark.folds", "scores"):
+    one_fold = OmegaConf.select(cfg, "benchmark.fold", throw_on_missing=False) is not None  # one model of them
+    for key in ("scores",) if one_fold else ("benchmark.folds", "scores"):
         if OmegaConf.select(cfg, key, throw_on_missing=False):
             raise ConfigError(f"calibration acts on the features and scores of one model and cannot go with {key}")
+    _refuse_repeated(OmegaConf.select(cfg, "hydra.overrides.task", default=[]))
     targets = {str(name): _target(str(name), node[name]) for name in node}
     check_order({name: OWN_STEPS.get(target) for name, target in targets.items()}, modes)
     for name, target in targets.items():
@@ -57,6 +59,13 @@ def check_calibration(cfg: DictConfig, modes: Sequence[str] | None) -> None:
             raise ConfigError(
                 f"calibration={name} and model.whiten={whiten} both whiten what the network compares: keep one of them"
             )
+
+
+def _refuse_repeated(typed: Sequence[str]) -> None:
+    for text in typed:  # Hydra merges a step that is named twice with itself
+        names = [name.strip() for name in text.partition("calibration=[")[2].rstrip("]").split(",")]
+        if text.startswith("calibration=[") and (twice := {name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"{text}: {', '.join(sorted(twice))} is named twice")
 
 
 def _target(name: str, entry: Any) -> str:

@@ -26,6 +26,7 @@ from muvr_train.search.calibration.pipeline import CalibratedScores, Calibration
 from muvr_train.search.calibration.saving import FILE, model_digest, read_facts, read_state, save_state
 from muvr_train.search.sources import ModelScores, device_of
 from muvr_train.search.texts import official_texts, served_modes
+from muvr_train.types import StoreDims
 
 log = logging.getLogger(__name__)
 DIFFERENT = {
@@ -164,7 +165,8 @@ def _fitted(cfg: DictConfig, calibration: Calibration, model: Retriever, data: D
         log.warning("calibration: %s was fitted with %s; the steps are fitted again", saved, names)
     video, text, fitted_on = samples_of(cfg, data, str(device_of(model)))
     fit(calibration, model, video, text, cfg.seed)
-    log.info("calibration: %s fitted on %s", ", ".join(calibration.steps), fitted_on)
+    counts = ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in fitted_on.items() if key != "source")
+    log.info("calibration: %s fitted on %s (%s)", ", ".join(calibration.steps), fitted_on["source"], counts)
     videos = {name: video.digests.get(name) for name in video.videos}
     queries = sorted({query.id for query in (*video.queries, *text.queries)})
     return {**facts, "fitted_on": fitted_on, "videos": videos, "queries": queries}
@@ -193,8 +195,8 @@ def samples_of(cfg: DictConfig, data: Data, device: str) -> tuple[Sample, Sample
         need.fine_dim,
     ):
         raise DataError(
-            f"calibration_background={path} holds features of other sizes ({have}) than the run's store ({need}); "
-            "extract both with the same encoder"
+            f"calibration_background={path} holds features of other sizes ({_sizes(have)}) than the run's store "
+            f"({_sizes(need)}); extract both with the same encoder"
         )
     held_out, digests = HeldOut(data.benchmark, data.digests, splits=None), digests_of(store, store.ids())
     videos = tuple(
@@ -212,6 +214,11 @@ def samples_of(cfg: DictConfig, data: Data, device: str) -> tuple[Sample, Sample
     video = Sample(store, videos, queries, {name: digests[name] for name in videos})
     text = video if video.texts or need.text_dim is None else training_sample(data)
     return video, text, _described(str(path), video, text)
+
+
+def _sizes(dims: StoreDims) -> str:
+    grids = [(dims.regions, dims.dim), (dims.fine_regions, dims.fine_dim)]
+    return " and ".join(f"{regions} x {dim} numbers a frame" for regions, dim in grids if regions)
 
 
 def training_sample(data: Data) -> Sample:

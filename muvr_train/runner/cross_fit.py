@@ -74,13 +74,16 @@ def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run]) -> dict
     label, *others = matrices
     rivals = {name: HeldScores(matrices[name]) for name in others}
     facts = {"folds": [checkpoint_of(folder / f"fold-{fold}") for fold in range(folds)]}
+    kept = sum(fold["best_step"] == 0 for fold in facts["folds"])
+    untrained = f"{kept} of the {folds} folds kept the untrained model: no evaluation was better than that of step 0."
     subject = Subject(
-        f"{label}, {folds} folds",
+        f"{label}, {folds} folds" + (f" ({kept} untrained)" if kept else ""),
         source=HeldScores(matrices[label]),
         baselines=False,
         rivals=rivals,
         facts=facts,
         folds=folds,
+        notes=(untrained,) if kept else (),
     )
     return finish(cfg, folder, subject, data, loggers_of(cfg, folder))
 
@@ -156,10 +159,12 @@ def score_benchmark(
 
 
 def checkpoint_of(folder: Path) -> dict[str, Any]:
-    """Name a fold's checkpoint and its SHA-256; None for models without training."""
-    path = folder / "best.ckpt"
-    found = path.is_file()
-    return {"checkpoint": str(path) if found else None, "checkpoint_sha256": sha256_of(path) if found else None}
+    """Name a fold's checkpoint, its SHA-256 and its step; None for models without training."""
+    path, summary = folder / "best.ckpt", folder / "training.json"
+    if not path.is_file():
+        return {"checkpoint": None, "checkpoint_sha256": None, "best_step": None}
+    step = json.loads(summary.read_text(encoding="utf-8"))["best_step"] if summary.is_file() else None
+    return {"checkpoint": str(path), "checkpoint_sha256": sha256_of(path), "best_step": step}
 
 
 def join_folds(folders: Sequence[Path]) -> Matrices:

@@ -322,7 +322,12 @@ def test_steps_of_ones_own_are_checked(world: World, store: FeatureStore) -> Non
     class Odd(CalibrationStep):
         kind = "feature"  # type: ignore[assignment]
 
+    class Idle(CalibrationStep):
+        pass
+
     with pytest.raises(ConfigError, match=r"Shorter turned video features of shape .* must keep the shape"):
         scores_of(fitted(world, store, {"shorter": Shorter()}), world)
     with pytest.raises(ConfigError, match="kind='feature' is none of"):
         Calibration({"odd": Odd()})
+    with pytest.raises(ConfigError, match=r"calibration.idle: Idle is of kind scores but has no method scores\(\)"):
+        Calibration({"idle": Idle()})

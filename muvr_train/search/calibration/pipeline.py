@@ -25,6 +25,7 @@ from muvr_train.types import EncodedDatabase
 
 BACKGROUND_BLOCK = 64
 KINDS = get_args(Kind)
+HOOKS: dict[Kind, str] = {"features": "features", "fusion": "fuse", "scores": "scores"}
 _MODES_OF_PARTS = {"video": ("v", "tv"), "frames": ("t", "tv"), "text": ("t", "tv")}
 
 
@@ -35,13 +36,19 @@ class Calibration:
         steps: by name.
 
     Raises:
-        ConfigError: see `order.check_order`, or a step is of no known kind.
+        ConfigError: see `order.check_order`, a step is of no known kind, or it lacks the hook of its kind.
     """
 
     def __init__(self, steps: Mapping[str, CalibrationStep]) -> None:
         for name, step in steps.items():
             if step.kind not in KINDS:
                 raise ConfigError(f"calibration.{name}: {type(step).__name__}.kind={step.kind!r} is none of {KINDS}")
+            hook = HOOKS[step.kind]
+            if getattr(type(step), hook) is getattr(CalibrationStep, hook):
+                raise ConfigError(
+                    f"calibration.{name}: {type(step).__name__} is of kind {step.kind} but has no method {hook}() of "
+                    "its own, so it would change nothing"
+                )
         check_order({name: step.kind for name, step in steps.items()}, None)
         self.steps = dict(steps)
         self.on_features = [step for step in steps.values() if step.kind == "features"]
