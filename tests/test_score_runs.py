@@ -13,9 +13,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from muvr_train import cli, mine, runner
+from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.muvr_qa import read_qa
 from muvr_train.errors import DataError
 from muvr_train.preflight.compose import Composer
+from muvr_train.runner.score_run import refuse_strangers
+from muvr_train.search.file_scores import FileScores
+from muvr_train.search.score_files import read_scores
 from tests.toy import make_toy
 
 ROOT = Path(__file__).parents[1]
@@ -140,6 +144,17 @@ def test_exchanged_ids_are_refused_whatever_may_be_missing(place: Workplace) -> 
     for more in ((), ("on_missing=official",), ("on_missing=official", "benchmark.split=test")):
         with pytest.raises(DataError, match=r"turned\.npz: query_ids and database_ids seem to be swapped"):
             place.evaluate(*place.data, "scores=turned.npz", "out=turned", *more)
+
+
+def test_other_scores_than_the_built_in_corpus_need_their_data(place: Workplace) -> None:
+    corpus = read_muvr(place.annotations)
+    files = [FileScores(read_scores(Path(f"max/scores_{mode}.npz"))) for mode in ("v", "t")]
+    refuse_strangers(files, corpus)
+    np.savez("other.npz", query_ids=["a", "b"], database_ids=["c"], scores=np.zeros((2, 1)))
+    with pytest.raises(
+        DataError, match=r"other\.npz .* add data=muvr data\.annotations=FOLDER .* Its queries are a, b"
+    ):
+        refuse_strangers([*files, FileScores(read_scores(Path("other.npz")))], corpus)
 
 
 def mined(out: Path) -> dict[str, list[Any]]:

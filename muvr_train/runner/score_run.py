@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from muvr_train.benchmarks.types import Benchmark
-from muvr_train.errors import shorten
+from muvr_train.errors import DataError, shorten
 from muvr_train.preflight.scores import fusions_of, score_paths
 from muvr_train.runner.benchmark import open_benchmark
 from muvr_train.runner.finish import Subject, finish, split_of
@@ -40,6 +40,8 @@ def evaluate_files(cfg: DictConfig) -> dict[str, float]:
     files = [FileScores(read_scores(path), label) for path, label in zip(paths, labels_of(paths), strict=True)]
     data = open_benchmark(cfg)
     log.info("judged by: %s", data.corpus)
+    if cfg.data.kind == "demo":
+        refuse_strangers(files, data.benchmark)
     print_warnings(data.benchmark)
     part = data.part(split_of(cfg, data, trained=False))
     for file in files:
@@ -54,6 +56,22 @@ def evaluate_files(cfg: DictConfig) -> dict[str, float]:
     notes = (*unlike, *without_tags_notes(files, part))
     subject = Subject(main.label, source=main, rivals=rivals, compared=compared, facts=facts, notes=notes)
     return finish(cfg, Path(cfg.out), subject, data, [])
+
+
+def refuse_strangers(files: Sequence[FileScores], corpus: Benchmark) -> None:
+    """Refuse a file that holds nothing of the built-in corpus, which is the data where none is named.
+
+    Raises:
+        DataError: saying how to name other data.
+    """
+    for file in files:
+        if not any(all(file.known(partition)) for partition in corpus.partitions):
+            given = [name for block in file.file.blocks.values() for name in block.queries]
+            raise DataError(
+                f"{file.file.path} holds no scores of the built-in corpus, which is meant where no data is named: add "
+                "data=muvr data.annotations=FOLDER (or data=table data.annotations=FOLDER, or benchmark=evve "
+                f"benchmark.annotations=FILE, ...). Its queries are {shorten(given, 3)}"
+            )
 
 
 def labels_of(paths: Sequence[Path]) -> list[str]:

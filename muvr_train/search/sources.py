@@ -216,6 +216,8 @@ def refuse_missing(store: FeatureStore, benchmark: Benchmark, modes: Sequence[st
     if tags:
         lines.append(f"{len(tags)} tags of queries without a vector: {shorten(tags, 50)}.")
     lines.append(f"Extract or import them. {benchmark.missing_advice}")
+    if texts and not videos and not tags:
+        lines.append("Or pass benchmark.modes=[v], which needs no texts.")
     raise DataError("\n".join(lines))
 
 
