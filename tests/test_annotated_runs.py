@@ -93,6 +93,7 @@ def test_a_score_file_that_lacks_videos_says_what_the_field_does(place: Path) ->
     assert results.metrics("scores", "DSVR")["mAP"] == pytest.approx((1 / 2 + 1 / 3) / 2)
 
 
+@pytest.mark.slow
 def test_features_of_what_is_still_on_the_web(place: Path) -> None:
     settings = ["benchmark=fivr_5k", "benchmark.annotations=annotations/fivr_audio.pickle", "data.features=store"]
     refused = evaluate(place, *settings, "model=frame_max")

@@ -67,6 +67,7 @@ def run(place: Workplace) -> Path:
     return place.folder / "checkpoints" / "first"
 
 
+@pytest.mark.slow
 def test_saved_scores_of_a_training_give_its_metrics(place: Workplace, run: Path) -> None:
     scores = f"scores={run / 'scores_tv.npz'}"
     done = place.call(
@@ -195,6 +196,7 @@ def test_a_store_of_another_size_than_the_checkpoint(place: Workplace, run: Path
     fails(done, 1, "another size", "dim=16", "dim=24")
 
 
+@pytest.mark.slow
 def test_a_missing_store_an_empty_folder_and_no_annotations(place: Workplace) -> None:
     (place.folder / "empty").mkdir()
     annotations = f"data.annotations={place.annotations}"
@@ -226,6 +228,7 @@ def test_missing_features_are_listed_and_nothing_is_scored(place: Workplace, tmp
     assert "missing_database 1" in done.stdout
 
 
+@pytest.mark.slow
 def test_training_finds_holes_before_it_starts_and_the_name_stays_free(place: Workplace, tmp_path: Path) -> None:
     annotations, features = make_toy(tmp_path / "holes")
     lost = [features / "dance" / f"t{topic}m1.npy" for topic in range(5)]
@@ -240,6 +243,7 @@ def test_training_finds_holes_before_it_starts_and_the_name_stays_free(place: Wo
     assert "missing_database 1" in done.stdout
 
 
+@pytest.mark.slow
 def test_training_topics_are_never_scored_as_test_topics(place: Workplace, run: Path) -> None:
     checkpoint = place.folder / "moved.ckpt"
     checkpoint.write_bytes((run / "best.ckpt").read_bytes())
@@ -267,6 +271,7 @@ def test_training_topics_are_known_wherever_their_annotation_lies(place: Workpla
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_on_training_queries_says_so(place: Workplace, run: Path) -> None:
     quick = ("benchmark.report=false", "benchmark.bootstrap=0", "trainer=cpu")
     done = place.call("evaluate.py", f"ckpt_path={run / 'best.ckpt'}", "benchmark.split=all", "out=out/all", *quick)
@@ -282,6 +287,7 @@ def test_an_evaluation_on_training_queries_says_so(place: Workplace, run: Path) 
     fails(compared, 1, "different trained_queries_among_them: 12 in all, 0 in none")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_does_not_know_its_queries_is_compared_by_its_config(place: Workplace, run: Path) -> None:
     content = torch.load(run / "best.ckpt", weights_only=True)
     assert len(content["muvr_train"]["trained_queries"]) == 12
@@ -296,6 +302,7 @@ def test_a_checkpoint_that_does_not_know_its_queries_is_compared_by_its_config(p
     assert meta["protocol"]["trained_queries_among_them"] == 12
 
 
+@pytest.mark.slow
 def test_a_checkpoint_cannot_call_other_code(place: Workplace, run: Path) -> None:
     content = torch.load(run / "best.ckpt", weights_only=True)
     for group, node in (("model", {"_target_": "os.system"}), ("fusion", {"x": {"_target_": "os.getcwd"}})):

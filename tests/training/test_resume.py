@@ -143,6 +143,7 @@ def test_two_runs_into_one_folder_are_refused(runs: Runs, whole: Path) -> None:
     assert (whole / "metrics.csv").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_named(runs: Runs, whole: Path) -> None:
     copy = runs.folder / "checkpoints" / "damaged"
     copy.mkdir()
