@@ -190,6 +190,7 @@ def fails(done: subprocess.CompletedProcess[str], code: int, *words: str) -> Non
         assert word in message, message
 
 
+@pytest.mark.slow
 def test_a_store_of_another_size_than_the_checkpoint(place: Workplace, run: Path) -> None:
     _, wide = make_toy(place.folder / "wide", dim=24)
     done = place.call("evaluate.py", "ckpt_path=checkpoints/first/best.ckpt", f"data.features={wide}", "out=out/wide")
@@ -207,6 +208,7 @@ def test_a_missing_store_an_empty_folder_and_no_annotations(place: Workplace) ->
     fails(done, 1, "empty", "videos.json")
 
 
+@pytest.mark.slow
 def test_a_truncated_shard_is_named(place: Workplace) -> None:
     store = place.folder / "store"
     done = place.call("muvr_train.import_features", str(place.features), str(store))
@@ -217,6 +219,7 @@ def test_a_truncated_shard_is_named(place: Workplace) -> None:
     fails(done, 1, shard.name)
 
 
+@pytest.mark.slow
 def test_missing_features_are_listed_and_nothing_is_scored(place: Workplace, tmp_path: Path) -> None:
     annotations, features = make_toy(tmp_path / "holes")
     (features / "news" / "t0m0.npy").unlink()

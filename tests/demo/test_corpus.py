@@ -145,6 +145,7 @@ def test_title_cards_are_different_pictures():
             assert np.abs(card - other).mean() > 8
 
 
+@pytest.mark.slow
 def test_a_killed_build_is_continued(tmp_path):
     """SIGKILL after a few files: the finished ones are kept, the rest is added, no worker stays."""
     script, folder = tmp_path / "build.py", tmp_path / "videos"
