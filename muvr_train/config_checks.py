@@ -14,9 +14,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.models.baselines import BASELINES
+from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.annotated import check_annotated
 from muvr_train.preflight.calibration import check_calibration
-from muvr_train.preflight.names import hint, nearest_names
 from muvr_train.preflight.rules import SHARE
 from muvr_train.preflight.values import MODES, OWN_MODEL_RULES, PARTITIONS, RULES
 

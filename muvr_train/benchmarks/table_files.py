@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muvr_train.benchmarks.muvr_files import Faults
-from muvr_train.preflight.names import hint, nearest_names
+from muvr_train.names import hint, nearest_names
 
 VIDEOS, QUERIES, RELEVANCE = "videos.csv", "queries.jsonl", "relevance.csv"
 COLUMNS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

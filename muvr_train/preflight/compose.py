@@ -24,7 +24,7 @@ from omegaconf import Container, DictConfig, ListConfig, OmegaConf, flag_overrid
 from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.errors import ConfigError
-from muvr_train.preflight.names import hint, nearest_keys, nearest_names
+from muvr_train.names import hint, nearest_keys, nearest_names
 
 MOST_GROUP_VARIANTS = 8
 """Composing takes about a tenth of a second; the rest of a large sweep is checked when its jobs start."""
