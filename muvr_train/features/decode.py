@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from muvr_train.errors import DataError
 from muvr_train.features.sampling import TIME_TOLERANCE, FrameSampler
+from muvr_train.features.status import OK, SHORT
 
 Frames = NDArray[np.uint8]
 CHUNK = 32  # frames that lie in memory at full size at once
@@ -35,6 +36,49 @@ class DecodedFrames:
     indices: tuple[int, ...]
     found: int
     backend: str
+
+
+@dataclass(frozen=True)
+class DecodedVideo:
+    """What became of a video whose frames were streamed."""
+
+    status: str
+    reason: str
+    declared: int
+    found: int
+    indices: tuple[int, ...]
+    times: tuple[float, ...]
+    backend: str
+
+
+def stream_frames(
+    path: Path,
+    sampler: FrameSampler,
+    emit: Callable[[Frames], None],
+    restart: Callable[[], None],
+    beat: Callable[[], None] = lambda: None,
+    backends: Sequence[str] = ("decord", "pyav"),
+) -> DecodedVideo:
+    """Decode the frames that `sampler` selects, chunk by chunk."""
+    _check_file(path)
+    reasons = []
+    for name in backends:
+        begun = False
+        try:
+            indices, found, chunks = _READERS[name](path, sampler, CHUNK)
+            for frames in chunks:
+                begun = True
+                emit(frames)
+                beat()
+        except _ReaderError as error:
+            reasons.append(f"{name}: {error}")
+            if begun:
+                restart()
+            continue
+        asked = sampler.frames or 0
+        status, reason = (SHORT, f"{found} of {asked} frames") if found < asked else (OK, "")
+        return DecodedVideo(status, reason, found, found, tuple(indices), tuple(map(float, indices)), name)
+    raise DecodeError(f"{path}: cannot be decoded ({'; '.join(reasons)})")
 
 
 def read_frames(
@@ -177,3 +221,6 @@ def _pyav_chunks(path: Path, indices: list[int], chunk: int) -> Iterator[Frames]
             batch = []
         if index == indices[-1]:
             return
+
+
+_READERS = {"decord": _read_decord, "pyav": _read_pyav}
