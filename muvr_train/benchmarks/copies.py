@@ -18,9 +18,9 @@ from typing import Any
 
 from muvr_train.benchmarks.copies_draw import NAME, CopiesSettings, draw_held_out, draw_views, topic_of
 from muvr_train.benchmarks.copies_recipes import Recipe
-from muvr_train.benchmarks.splits import DEFAULT_FRACTIONS, assign_splits
+from muvr_train.benchmarks.splits import DEFAULT_FRACTIONS, assign_folds, assign_splits
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
-from muvr_train.errors import DataError, shorten
+from muvr_train.errors import ConfigError, DataError, shorten
 
 COPY, EVENT = "copy", "event"
 HELD_OUT = ("val", "test")
@@ -36,6 +36,7 @@ class CopiesPlan:
         seed: What segments and edits were drawn from.
         fractions: Of the sources in train, val and test.
         settings: Sizes.
+        folds: (folds, fold) where the sources were dealt out in folds instead; `fractions` then mean nothing.
         sources: Name of each source -> its split, in order of the names.
         train: Recipes of the training sources, plain (stream "video") and as edited views (streams "view1" ...).
         queries: Recipes of the held-out queries by split.
@@ -49,6 +50,7 @@ class CopiesPlan:
     train: tuple[Recipe, ...]
     queries: Mapping[str, tuple[Recipe, ...]]
     database: Mapping[str, tuple[Recipe, ...]]
+    folds: tuple[int, int] | None = None
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -68,7 +70,10 @@ class CopiesPlan:
             for name, by_split in (("queries", self.queries), ("database", self.database))
         }
         train = [recipe.to_json() for recipe in self.train]
-        head = {"seed": self.seed, "fractions": list(self.fractions), "settings": asdict(self.settings)}
+        sizes = {name: size for name, size in asdict(self.settings).items() if size is not None}
+        head: dict[str, Any] = {"seed": self.seed, "fractions": list(self.fractions), "settings": sizes}
+        if self.folds:
+            head["folds"] = list(self.folds)
         return {**head, "sources": dict(self.sources), "train": train, **parts}
 
     @classmethod
@@ -85,7 +90,8 @@ class CopiesPlan:
             }
             train = tuple(Recipe.from_json(recipe) for recipe in content["train"])
             settings, fractions = CopiesSettings(**content["settings"]), tuple(content["fractions"])
-            return cls(content["seed"], fractions, settings, dict(content["sources"]), train, **parts)
+            folds = (int(content["folds"][0]), int(content["folds"][1])) if "folds" in content else None
+            return cls(content["seed"], fractions, settings, dict(content["sources"]), train, **parts, folds=folds)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"this is no plan of a copies benchmark, or it is damaged ({error!r})") from error
 
@@ -121,8 +127,10 @@ def plan_copies(
     seed: int = 0,
     fractions: Sequence[float] = DEFAULT_FRACTIONS,
     settings: CopiesSettings | None = None,
+    folds: int | None = None,
+    fold: int | None = None,
 ) -> CopiesPlan:
-    """Plan the benchmark; it depends on the names, the seed, the fractions and the settings, and on nothing else.
+    """Plan the benchmark; it depends on the names, the seed, the split and the settings, and on nothing else.
 
     Args:
         video_ids: names of the usable sources, in any order. Cuts of one upload (`<name>_hh.mm.ss-hh.mm.ss`) stay
@@ -130,17 +138,24 @@ def plan_copies(
         seed: for segments, edits and who is put beside whom; the split does not depend on it.
         fractions: of train, val and test.
         settings: sizes.
+        folds: deal the sources out in so many folds (at least 3) instead of cutting at the fractions: over all folds
+            every source is in test once and in val once.
+        fold: 0 to folds - 1: its sources are test, those of the next fold val, the rest train.
 
     Raises:
-        DataError: a name stands twice, or a split that is asked for gets fewer than two sources.
-        ConfigError: impossible fractions.
+        DataError: a name stands twice, a split that is asked for gets fewer than two sources, or
+            `settings.gallery` cannot be reached.
+        ConfigError: impossible fractions or folds, or a gallery smaller than the matches.
     """
     settings, names = settings or CopiesSettings(), sorted(video_ids)
     if twice := sorted({name for name, after in pairwise(names) if name == after}):
         raise DataError(f"benchmark copies: these videos are named twice: {shorten(twice)}")
-    splits = assign_splits((topic_of(name) for name in names), fractions)
+    _check_folds(folds, fold)
+    topics = {topic_of(name) for name in names}
+    dealt = None if folds is None or fold is None else (folds, fold)
+    splits = assign_folds(topics, *dealt) if dealt else assign_splits(topics, fractions)
     sources = {name: splits[topic_of(name)] for name in names}
-    _check_sizes(sources, fractions)
+    _check_sizes(sources, fractions, dealt)
     by_split = {split: [name for name in names if sources[name] == split] for split in ("train", *HELD_OUT)}
     train = [recipe for name in by_split["train"] for recipe in draw_views(name, by_split["train"], seed, settings)]
     made = {split: draw_held_out(split, by_split[split], seed, settings) for split in HELD_OUT}
@@ -152,6 +167,7 @@ def plan_copies(
         train=tuple(train),
         queries={split: tuple(queries) for split, (queries, _) in made.items()},
         database={split: tuple(database) for split, (_, database) in made.items()},
+        folds=dealt,
     )
 
 
@@ -173,10 +189,19 @@ def _query(identifier: str, source: str, split: str) -> Query:
     return Query(identifier, NAME, topic_of(source), annotated_split=split, split=split)
 
 
-def _check_sizes(sources: Mapping[str, str], fractions: Sequence[float]) -> None:
+def _check_folds(folds: int | None, fold: int | None) -> None:
+    if (folds is None) != (fold is None):
+        raise ConfigError(f"benchmark copies: folds={folds} and fold={fold}: give both or none")
+    if folds is not None and fold is not None and not (folds >= 3 and 0 <= fold < folds):
+        raise ConfigError(f"benchmark copies: needs folds >= 3 and 0 <= fold < folds, got folds={folds}, fold={fold}")
+
+
+def _check_sizes(sources: Mapping[str, str], fractions: Sequence[float], dealt: tuple[int, int] | None) -> None:
     counts = [sum(split == own for own in sources.values()) for split in ("train", *HELD_OUT)]
-    if any(count < 2 for count, fraction in zip(counts, fractions, strict=True) if fraction > 0):
+    wanted = (1.0, 1.0, 1.0) if dealt else fractions
+    if any(count < 2 for count, fraction in zip(counts, wanted, strict=True) if fraction > 0):
+        way_out = f"take fewer folds than {dealt[0]}" if dealt else f"change data.fractions={list(fractions)}"
         raise DataError(
             f"benchmark copies: {len(sources)} usable videos give {counts[0]} for train, {counts[1]} for val and "
-            f"{counts[2]} for test; each needs at least 2. Add videos, or change data.fractions={list(fractions)}"
+            f"{counts[2]} for test; each needs at least 2. Add videos, or {way_out}"
         )

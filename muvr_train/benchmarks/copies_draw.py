@@ -8,7 +8,7 @@ from random import Random
 
 from muvr_train.benchmarks.copies_recipes import Edit, Piece, Recipe
 from muvr_train.benchmarks.leakage import upload_of
-from muvr_train.errors import ConfigError
+from muvr_train.errors import ConfigError, DataError
 
 NAME = "copies"
 CARDS = 4
@@ -36,6 +36,8 @@ class CopiesSettings:
         queries: Queries per held-out source.
         copies: Database videos made for each query; the first is plain, the others are edited.
         distractors: Further database videos per held-out source.
+        gallery: Database videos of each held-out split, reached by more or fewer distractors, so that folds of unlike
+            numbers of sources have equal databases; None: `distractors` per source.
         views: Edited views of every training source (streams `view1` ...).
         intros: Put one of four title cards before 60 % of queries, database videos and training views; every split has
             its own cards.
@@ -56,9 +58,12 @@ class CopiesSettings:
     match_frames: int = 8
     filler_frames: int = 5
     card_frames: int = 3
+    gallery: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
+            if name == "gallery" and value is None:
+                continue
             least = 0 if name in ("distractors", "views", "intros") else 1
             if not isinstance(value, int) or value < least:
                 raise ConfigError(f"benchmark copies: {name} must be a whole number of at least {least}, got {value!r}")
@@ -85,9 +90,14 @@ def draw_views(name: str, train: list[str], seed: int, settings: CopiesSettings)
 def draw_held_out(
     split: str, names: list[str], seed: int, settings: CopiesSettings
 ) -> tuple[list[Recipe], list[Recipe]]:
-    """Draw the queries and the database videos of a held-out split from its sources alone."""
+    """Draw the queries and the database videos of a held-out split from its sources alone.
+
+    Raises:
+        ConfigError: `settings.gallery` is less than the matches.
+        DataError: there are no unrelated sources to make distractors of.
+    """
     queries, database = [], []
-    for name in names:
+    for name, distractors in zip(names, _distractors(split, names, settings), strict=True):
         for number in range(settings.queries):
             rng = Random(f"{seed}/{name}/query{number}")
             start, stop = draw_segment(rng, 0.2, 0.4)
@@ -101,7 +111,7 @@ def draw_held_out(
                         _finished(rng, split, pieces, seed, settings, 0.5 if copy else 0.0),
                     )
                 )
-        for number in range(settings.distractors):
+        for number in range(distractors):
             rng = Random(f"{seed}/{name}/distractor{number}")
             pieces = [_filler(rng, other, settings) for other in _others(rng, names, name, _most_fillers(names))]
             if pieces:
@@ -109,6 +119,22 @@ def draw_held_out(
                     Recipe(f"{NAME}/{name}@distractor{number}", _finished(rng, split, pieces, seed, settings, 0.5))
                 )
     return queries, database
+
+
+def _distractors(split: str, names: list[str], settings: CopiesSettings) -> list[int]:
+    """How many distractors each source of a split gets."""
+    if settings.gallery is None or not names:
+        return [settings.distractors] * len(names)
+    matches = len(names) * settings.queries * settings.copies
+    missing = settings.gallery - matches
+    if missing < 0:
+        raise ConfigError(
+            f"benchmark copies: gallery={settings.gallery}, but {len(names)} {split} videos have {matches} matches; "
+            f"give at least {matches}, or fewer queries or copies"
+        )
+    if missing and len({topic_of(name) for name in names}) < 2:
+        raise DataError(f"benchmark copies: {split} has one upload only, no distractors can be made for gallery")
+    return [missing // len(names) + (place < missing % len(names)) for place in range(len(names))]
 
 
 def _untrimmed(

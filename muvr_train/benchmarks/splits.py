@@ -70,10 +70,7 @@ def split_by_fold(benchmark: Benchmark, folds: int, fold: int) -> Benchmark:
         folds: how many, at least 3.
         fold: 0 to folds - 1; its topics are test, those of the next one val.
     """
-    splits = {}
-    for names in _groups(benchmark.topics).values():
-        for place, name in enumerate(names):
-            splits[name] = {0: "test", 1: "val"}.get((place - fold) % folds, "train")
+    splits = assign_folds(benchmark.topics, folds, fold)
     return _with_splits(benchmark, f"topic, fold {fold} of {folds}", splits, by_topic=True)
 
 
@@ -117,6 +114,20 @@ def assign_splits(topic_names: Iterable[str], fractions: Sequence[float] = DEFAU
         order = [split for split, size in zip(SPLITS, sizes, strict=True) for _ in range(size)]
         splits.update(zip(names, order, strict=True))
     return splits
+
+
+def assign_folds(topic_names: Iterable[str], folds: int, fold: int) -> dict[str, str]:
+    """Topic -> train, val or test: each group's topics, in the order of `assign_splits`, are dealt out like cards.
+
+    >>> assign_folds(["a/1", "a/2", "a/3", "a/4"], 3, 0)
+    {'a/2': 'test', 'a/3': 'val', 'a/1': 'train', 'a/4': 'test'}
+    """
+    parts = {fold % folds: "test", (fold + 1) % folds: "val"}
+    return {
+        name: parts.get(place % folds, "train")
+        for names in _groups(topic_names).values()
+        for place, name in enumerate(names)
+    }
 
 
 def _groups(topic_names: Iterable[str]) -> dict[str, list[str]]:

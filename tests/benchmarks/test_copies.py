@@ -16,10 +16,11 @@ from muvr_train.benchmarks.copies import CopiesPlan, plan_copies, relation
 from muvr_train.benchmarks.copies_draw import CopiesSettings, jitter_segment, strong_edits
 from muvr_train.benchmarks.copies_recipes import Edit, Piece, Recipe
 from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
-from muvr_train.benchmarks.splits import apply_splits
+from muvr_train.benchmarks.splits import apply_splits, split_by_fold
 from muvr_train.errors import ConfigError, DataError
 
 NAMES = [f"clip {number}" for number in range(20)]
+NAMES_SORTED = sorted(NAMES)
 
 
 def sources_of(recipes) -> set[str]:
@@ -157,3 +158,73 @@ def test_segments_stay_inside_and_overlap(seed: int, start: float, length: float
 def test_edits_are_plain_data(seed: int, frames: int) -> None:
     for edit in strong_edits(random.Random(seed), frames):
         assert json.loads(json.dumps(dict(edit.settings))) == edit.settings
+
+
+def test_folds_test_every_source_once_and_agree_with_the_folds_of_any_benchmark() -> None:
+    plans = [plan_copies(NAMES, folds=4, fold=fold) for fold in range(4)]
+    tested = [name for plan in plans for name in plan.names("test")]
+    assert sorted(tested) == NAMES_SORTED
+    for fold, plan in enumerate(plans):
+        assert plan.names("val") == plans[(fold + 1) % 4].names("test")
+        assert len(plan.names("train")) == 10
+        assert split_by_fold(plan.benchmark(), 4, fold).queries == plan.benchmark().queries
+        assert CopiesPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    shuffled = random.Random(1).sample(NAMES, len(NAMES))
+    assert plan_copies(shuffled, folds=4, fold=2).digest == plans[2].digest
+    assert len({plan.digest for plan in plans}) == 4
+
+
+def test_folds_keep_cuts_of_one_upload_together_and_cards_of_test_out_of_training() -> None:
+    cuts = [f"talk_00.0{minute}.00-00.0{minute}.30" for minute in range(5)]
+    for fold in range(3):
+        plan = plan_copies([*cuts, *NAMES], settings=CopiesSettings(intros=True), folds=3, fold=fold)
+        assert len({plan.sources[cut] for cut in cuts}) == 1
+        test = (*plan.queries["test"], *plan.database["test"])
+        cards = [{p.source for r in part for p in r.pieces if p.card} for part in (plan.train, test)]
+        assert all(cards)
+        assert not cards[0] & cards[1]
+        assert sources_of(plan.train).isdisjoint(sources_of(test))
+
+
+def test_galleries_of_a_fixed_size_are_filled_with_distractors() -> None:
+    names = [f"clip {number}" for number in range(22)]  # 4 folds of 6, 6, 5 and 5 sources: 36 or 30 matches
+    for fold in range(4):
+        plan = plan_copies(names, settings=CopiesSettings(gallery=50), folds=4, fold=fold)
+        for split in ("val", "test"):
+            database = plan.database[split]
+            matches = [video for video in database if "@copy" in video.id]
+            assert len({video.id for video in database}) == len(database) == 50
+            assert len(matches) == 6 * len(plan.names(split))
+        usual = plan_copies(names, folds=4, fold=fold)
+        assert plan.queries == usual.queries
+        assert plan.train == usual.train
+    exact = plan_copies(names, settings=CopiesSettings(gallery=36), folds=11, fold=0)  # 2 sources: 12 matches
+    assert {len(database) for database in exact.database.values()} == {36}
+    assert CopiesPlan.from_json(exact.to_json()) == exact
+
+
+@pytest.mark.parametrize(
+    ("settings", "folds", "fold", "told"),
+    [
+        ({"gallery": 29}, 4, 0, r"gallery=29, but 5 val videos have 30 matches; give at least 30"),
+        ({}, 2, 0, "needs folds >= 3"),
+        ({}, 4, 4, r"folds=4, fold=4"),
+        ({}, 4, None, r"give both or none"),
+    ],
+)
+def test_impossible_folds_and_galleries(settings: dict, folds: int, fold: int | None, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        plan_copies(NAMES, settings=CopiesSettings(**settings), folds=folds, fold=fold)
+
+
+def test_folds_of_one_video_and_galleries_of_one_upload_are_refused() -> None:
+    with pytest.raises(DataError, match="Add videos, or take fewer folds than 4"):
+        plan_copies(list("abcd"), folds=4, fold=0)
+    cuts = [f"{name}_00.0{minute}.00-00.0{minute}.30" for name in ("a", "b", "c") for minute in range(3)]
+    with pytest.raises(DataError, match="one upload only"):
+        plan_copies(cuts, settings=CopiesSettings(gallery=40), folds=3, fold=0)
+    assert len(plan_copies(cuts, settings=CopiesSettings(gallery=18), folds=3, fold=0).database["test"]) == 18
+
+
+def test_plans_of_before_folds_are_read_and_unchanged() -> None:
+    assert plan_copies(NAMES).digest == "da21f42fa21a204a00076ea1f7d7732259388bd11d65a8daf662dc0aaeb64c77"
