@@ -33,12 +33,15 @@ class Job(Protocol):
     Attributes:
         id: the video's key in the store.
         path: the file that messages name.
+        streams: what it gives: "video", "view1", ...
     """
 
     @property
     def id(self) -> str: ...  # noqa: D102
     @property
     def path(self) -> Path: ...  # noqa: D102
+    @property
+    def streams(self) -> tuple[str, ...]: ...  # noqa: D102
 
     def run(self, sink: Sink, backends: Sequence[str] = BACKENDS) -> VideoStatus:
         """Give the frames to the sink.
@@ -55,14 +58,14 @@ class PlainJob:
     id: str
     path: Path
     sampler: FrameSampler
-    stream: str = "video"
+    streams: tuple[str, ...] = ("video",)
 
     def run(self, sink: Sink, backends: Sequence[str] = BACKENDS) -> VideoStatus:
         """Decode the file."""
         made = stream_frames(
             self.path,
             self.sampler,
-            lambda frames: sink.emit(self.stream, frames),
+            lambda frames: sink.emit("video", frames),
             sink.restart,
             sink.beat,
             backends,

@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
+class Progress:
+    """How many of `total` are through, how many per second, and the time left; call `close` at the end.
+
+    Args:
+        what: what is counted.
+        total: how many there are; nothing is shown for 0.
+        show: whether to show anything.
+    """
+
+    def __init__(self, what: str, total: int, show: bool = True) -> None:
+        self._bar: Any = None
+        if not show or not total:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+        from rich.text import Text
+
+        class Rate(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                speed = task.finished_speed or task.speed
+                return Text("" if speed is None else f"{speed:.1f}/s")
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+        self._bar = RichProgress(*columns, console=Console(stderr=True))
+        self._task = self._bar.add_task(what, total=total)
+        self._bar.start()
+
+    def advance(self) -> None:
+        """One more is through."""
+        if self._bar is not None:
+            self._bar.advance(self._task)
+
+    def close(self) -> None:
+        """Leave the bar as it is. May be called twice."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
 def track(items: Iterable[T], total: int, what: str, show: bool = True) -> Iterator[T]:
-    """Pass items on and show how many of `total` are through, how many per second, and the time left."""
-    if not show or not total:
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text("" if speed is None else f"{speed:.1f}/s")
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=total)
+    """Pass items on under a progress bar."""
+    bar = Progress(what, total, show)
+    try:
         for item in items:
             yield item
-            bar.advance(task)
+            bar.advance()
+    finally:
+        bar.close()

@@ -81,6 +81,10 @@ class StoreWriter:
         """The ids that the stream holds already, including those not yet flushed."""
         return set(self._done.get(stream, ()))
 
+    def has(self, id: str, stream: str = "video") -> bool:  # noqa: A002
+        """Whether the stream holds this id already, flushed or not."""
+        return id in self._done.get(stream, ())
+
     def add(self, id: str, array: Array | Tensor, stream: str = "video") -> None:  # noqa: A002
         """Add the features [T, R, D] of one id (numpy array or CPU tensor; copied).
 

@@ -1,0 +1,284 @@
+"""Decoding in processes that are killed when they hang; their frames come out in the order of the jobs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muvr_train.features.jobs import BACKENDS, Job
+from muvr_train.features.status import TIMEOUT, UNDECODABLE, VideoStatus
+from muvr_train.features.worker import Preprocess, serve
+
+TIMEOUT_SECONDS = 120.0
+BUFFER = 256 * 2**20  # bytes of frames that may wait for the encoder
+AHEAD = 8  # jobs per worker that may be decoded before their turn
+MEMORY = 4 * 2**30  # bytes that one decoder may allocate
+
+
+@dataclass(frozen=True)
+class FrameChunk:
+    """The next frames of job number `job`: uint8 [t, h, w, 3], preprocessed."""
+
+    job: int
+    stream: str
+    frames: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Void:
+    """All chunks of this job so far count for nothing; it starts again."""
+
+    job: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """The job has ended; no more chunks of it come."""
+
+    job: int
+    status: VideoStatus
+
+
+Event = FrameChunk | Void | Done
+
+
+@dataclass
+class _Worker:
+    """A process, and what it does."""
+
+    process: BaseProcess
+    pipe: Connection
+    ready: bool = False
+    job: int | None = None
+    backends: tuple[str, ...] = BACKENDS
+    heard: float = 0.0
+    lost: list[str] = field(default_factory=list)
+    """Why earlier attempts at this job ended."""
+
+
+class DecodePool:
+    """Runs jobs in worker processes; iterate over it for their events, in the order of the jobs.
+
+    A worker that is silent for `timeout` seconds is killed, as is one that crashes noticed; the job is then tried again
+    without decord, and if that fails too it ends as timeout or undecodable. Frames wait in bounded memory: while the
+    buffer is full no worker is listened to, except for the next frames that are due where none wait.
+
+    Args:
+        jobs: what to decode.
+        preprocess: picklable; applied to frames inside the workers.
+        workers: how many processes.
+        timeout: seconds of silence after which a worker is killed.
+        memory: bytes that one worker may allocate.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        preprocess: Preprocess,
+        workers: int,
+        timeout: float = TIMEOUT_SECONDS,
+        memory: int = MEMORY,
+    ) -> None:
+        self.jobs, self.preprocess, self.timeout, self.memory = jobs, preprocess, timeout, memory
+        self.size = max(1, min(workers, len(jobs)))
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["muvr_train.features.worker"])
+        self._lock = threading.Condition()
+        self._waiting: dict[int, deque[Event]] = {}
+        self._bytes = 0  # of the frames in _waiting
+        self._turn = 0  # the job whose events go out
+        self._next = 0  # the job that is begun next
+        self._stop = False
+        self._error: BaseException | None = None
+        self._workers: list[_Worker] = []
+        self._ear, self._bell = multiprocessing.Pipe(duplex=False)
+
+    def __iter__(self) -> Iterator[Event]:
+        """Decode everything once; an iterator that is dropped ends the processes."""
+        thread = threading.Thread(target=self._listen, name="decoding", daemon=True)
+        thread.start()
+        try:
+            while self._turn < len(self.jobs):
+                event = self._take()
+                yield event
+                if isinstance(event, Done):
+                    with self._lock:
+                        del self._waiting[self._turn]
+                        self._turn += 1
+                    self._ring()
+        finally:
+            self._stop = True
+            self._ring()
+            thread.join()
+
+    def _take(self) -> Event:
+        """The next event of the job whose turn it is."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._waiting.get(self._turn) or self._error is not None)
+            if self._error is not None:
+                raise self._error
+            event = self._waiting[self._turn].popleft()
+            if isinstance(event, FrameChunk):
+                full = self._bytes >= BUFFER
+                self._bytes -= event.frames.nbytes
+                if full and (self._bytes < BUFFER or not self._waiting[self._turn]):
+                    self._ring()
+            return event
+
+    def _ring(self) -> None:
+        self._bell.send(None)
+
+    def _listen(self) -> None:
+        try:
+            self._workers = [self._start() for _ in range(self.size)]
+            while not self._stop:
+                self._assign()
+                self._hear()
+        except BaseException as error:  # noqa: BLE001 (raised again where the events are taken)
+            with self._lock:
+                self._error = error
+                self._lock.notify_all()
+        finally:
+            for worker in self._workers:
+                self._end(worker)
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=serve, args=(theirs, self.preprocess, self.memory), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+    def _end(self, worker: _Worker) -> None:
+        worker.pipe.close()
+        worker.process.kill()
+        worker.process.join()
+
+    def _assign(self) -> None:
+        """Give idle workers the next jobs, as far ahead of the turn as is allowed."""
+        last = min(len(self.jobs), self._turn + AHEAD * self.size)
+        for worker in self._workers:
+            if worker.job is None and self._next < last:
+                with self._lock:
+                    self._waiting[self._next] = deque()
+                self._give(worker, self._next, BACKENDS)
+                self._next += 1
+
+    def _give(self, worker: _Worker, job: int, backends: tuple[str, ...]) -> None:
+        worker.job, worker.backends, worker.heard = job, backends, time.monotonic()
+        try:
+            worker.pipe.send((self.jobs[job], backends))
+        except BrokenPipeError:  # it was killed while it had nothing to do
+            self._lose(worker, UNDECODABLE, "is gone")
+
+    def _hear(self) -> None:
+        """Wait for a message, a crash, a hanging worker, or a change of turn."""
+        busy = [worker for worker in self._workers if worker.job is not None]
+        with self._lock:
+            full = self._bytes >= BUFFER
+            needed = self._turn if not self._waiting.get(self._turn) else None
+        heard = {worker.pipe: worker for worker in busy if worker.job == needed or not full}
+        now = time.monotonic()
+        for worker in busy:
+            if worker.pipe not in heard:
+                worker.heard = now  # it may be waiting for us
+        quiet = max((now - worker.heard for worker in heard.values()), default=0.0)
+        ready = set(wait([self._ear, *heard], max(0.0, self.timeout - quiet) if heard else None))
+        if self._ear in ready:
+            while self._ear.poll():
+                self._ear.recv()
+        now = time.monotonic()
+        for pipe, worker in heard.items():
+            if pipe in ready:
+                worker.heard = now
+                self._receive(worker)
+            elif now - worker.heard >= self.timeout:
+                self._lose(worker, TIMEOUT, f"was silent for {self.timeout:g} seconds")
+
+    def _receive(self, worker: _Worker) -> None:
+        try:
+            kind, content = worker.pipe.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            code = worker.process.exitcode
+            how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+            self._lose(worker, UNDECODABLE, how)
+            return
+        worker.ready = True
+        job = worker.job
+        if job is None or kind in ("ready", "beat"):
+            return
+        if kind == "frames":
+            self._put(FrameChunk(job, *content))
+        elif kind == "restart":
+            self._put(Void(job))
+        elif kind == "done":
+            self._finish(worker, job, content)
+        else:
+            self._finish(worker, job, self._failed(job, UNDECODABLE, content))
+
+    def _lose(self, worker: _Worker, status: str, how: str) -> None:
+        """Replace a worker that hangs or is gone, and try its job without decord, or give the job up."""
+        if not worker.ready:
+            raise RuntimeError(
+                f"a decoder process cannot start: it {how}. A script that extracts features needs the guard "
+                '`if __name__ == "__main__":` around what it runs'
+            )
+        job, backends = worker.job, worker.backends
+        self._end(worker)
+        fresh = self._start()
+        self._workers[self._workers.index(worker)] = fresh
+        if job is None:
+            return
+        fresh.lost = [*worker.lost, f"the decoder ({', '.join(backends)}) {how}"]
+        fresh.job = job
+        self._put(Void(job))
+        if backends != BACKENDS[1:]:
+            self._give(fresh, job, BACKENDS[1:])
+        else:
+            self._finish(fresh, job, self._failed(job, status, ""))
+
+    def _failed(self, job: int, status: str, reason: str) -> VideoStatus:
+        return VideoStatus(self.jobs[job].id, str(self.jobs[job].path), status, reason)
+
+    def _finish(self, worker: _Worker, job: int, status: VideoStatus) -> None:
+        reason = "; ".join([*worker.lost, *([status.reason] if status.reason else [])])
+        worker.job, worker.lost = None, []
+        self._put(Done(job, replace(status, reason=reason)))
+
+    def _put(self, event: Event) -> None:
+        with self._lock:
+            if isinstance(event, Void):
+                self._forget(event.job)
+            self._waiting[event.job].append(event)
+            if isinstance(event, FrameChunk):
+                self._bytes += event.frames.nbytes
+            self._lock.notify_all()
+
+    def _forget(self, job: int) -> None:
+        """Drop the chunks of a job that are still here."""
+        self._bytes -= sum(event.frames.nbytes for event in self._waiting[job] if isinstance(event, FrameChunk))
+        self._waiting[job] = deque(event for event in self._waiting[job] if not isinstance(event, FrameChunk))
+
+
+def decoded(pool: DecodePool) -> Iterator[tuple[Job, dict[str, NDArray[np.uint8]], VideoStatus]]:
+    """Whole videos: each job with the frames of its streams uint8 [T, h, w, 3] and what became of it."""
+    chunks: dict[str, list[Any]] = {}
+    for event in pool:
+        if isinstance(event, FrameChunk):
+            chunks.setdefault(event.stream, []).append(event.frames)
+            continue
+        if isinstance(event, Done):
+            frames = {} if event.status.failed else {name: np.concatenate(parts) for name, parts in chunks.items()}
+            yield pool.jobs[event.job], frames, event.status
+        chunks = {}

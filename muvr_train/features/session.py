@@ -1,0 +1,147 @@
+"""The store while features are made for it: what is done, what is lacking, what became of each video."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from muvr_train.features.batches import Finished
+from muvr_train.features.index import INDEX, open_streams
+from muvr_train.features.jobs import Job
+from muvr_train.features.status import VideoStatus, read_statuses, write_statuses
+from muvr_train.features.store import FeatureStore
+from muvr_train.features.writer import StoreWriter
+
+PARTS = ".parts"  # below the store: what the other processes of an extraction have made
+Barrier = Callable[[], None]
+
+
+class ExtractionSession:
+    """One process's share of an extraction into one store.
+
+    Process 0 writes the store itself, every other one a store of its own below `.parts`, which process 0 merges into the
+    store at the end. What a killed extraction left in `.parts` is merged at the beginning, whatever the number of
+    processes was. A status is written before the features it tells of, so no features are without one.
+
+    Args:
+        jobs: all of them, the same in every process.
+        streams: the encoder's streams that are kept.
+        out: the store.
+        manifest: how the features are made.
+        dtype: of the store.
+        save_every: seconds after which new features are made durable.
+        shard_mib: size of the store's files in MiB.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        streams: Sequence[str],
+        out: Path,
+        manifest: Mapping[str, Any],
+        dtype: str,
+        save_every: float,
+        shard_mib: float,
+    ) -> None:
+        self.jobs, self.streams, self.out = jobs, tuple(streams), out
+        self.manifest, self.dtype = manifest, dtype
+        self.save_every, self.shard_mib = save_every, shard_mib
+        self.statuses: dict[str, VideoStatus] = {}
+        self.stored = self.frames = self.skipped = 0
+
+    def open(self, rank: int, world: int, barrier: Barrier) -> list[Job]:
+        """Prepare the store and give the jobs of this process.
+
+        Raises:
+            DataError: the store was made differently, is broken, or another process writes it.
+        """
+        self.rank, self.world = rank, world
+        if rank == 0:
+            self.writer = self._open_writer(self.out)
+            self.statuses = read_statuses(self.out)
+            self._merge_parts()
+        barrier()
+        done = self.done()
+        todo = [job for job in self.jobs if not done(job)]
+        self.skipped = len(self.jobs) - len(todo)
+        if rank:
+            self.writer = self._open_writer(self.out / PARTS / f"{rank:05d}")
+        barrier()  # nobody may merge before everybody has seen what there is
+        self._saved = time.monotonic()
+        return todo[rank::world]
+
+    def done(self) -> Callable[[Job], bool]:
+        """Tell whether the store holds everything of a job."""
+        held: dict[str, set[str]] = {}
+        if (self.out / INDEX).is_file():
+            held = {name: set(stream.ids) for name, stream in open_streams(self.out).items()}
+        return lambda job: all(job.id in held.get(name, ()) for name in self.names(job))
+
+    def names(self, job: Job) -> list[str]:
+        """The streams of the store that a job fills."""
+        return [name for stream in job.streams for name in (self.streams if stream == "video" else (stream,))]
+
+    def record(self, finished: Finished) -> None:
+        """Keep what became of a job, and its features."""
+        status = finished.status
+        self.statuses[status.id] = status
+        for name, values in finished.features.items():
+            if not self.writer.has(status.id, name):
+                self.writer.add(status.id, values, name)
+        if not status.failed:
+            self.stored += 1
+            self.frames += status.used
+        if time.monotonic() - self._saved >= self.save_every:
+            self.save()
+
+    def save(self) -> None:
+        """Make everything so far durable."""
+        write_statuses(self.writer.path, self.statuses.values())
+        self.writer.flush()
+        self._saved = time.monotonic()
+
+    def close(self, barrier: Barrier) -> None:
+        """End the share of this process; process 0 merges the shares of all."""
+        self.save()
+        if self.rank:
+            self.writer.close()
+        barrier()
+        if self.rank == 0:
+            self._merge_parts()
+            self.writer.close()
+        barrier()
+
+    def abort(self) -> None:
+        """Keep what there is and let go of the store; the next run goes on."""
+        if hasattr(self, "writer"):
+            self.save()
+            self.writer.close(compact=False)
+
+    def _open_writer(self, path: Path) -> StoreWriter:
+        return StoreWriter(path, self.manifest, self.dtype, self.shard_mib)
+
+    def _merge_parts(self) -> None:
+        """Take over the features and statuses of the other processes; each of their stores is removed after that."""
+        for part in sorted((self.out / PARTS).glob("*")):
+            self._merge(part)
+            shutil.rmtree(part)
+        if (self.out / PARTS).is_dir():
+            (self.out / PARTS).rmdir()
+
+    def _merge(self, part: Path) -> None:
+        with self._open_writer(part):  # refuses a store that was made differently, or that is still written
+            pass
+        self.statuses |= read_statuses(part)
+        if (part / INDEX).is_file():
+            store = FeatureStore(part)
+            for name in store.streams:
+                self._copy(store, name, store.ids(name))
+        self.save()
+
+    def _copy(self, store: FeatureStore, name: str, ids: Iterable[str]) -> None:
+        for id_ in ids:
+            if not self.writer.has(id_, name):
+                self.writer.add(id_, store.array(id_, name), name)
