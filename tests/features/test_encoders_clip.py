@@ -85,7 +85,7 @@ def test_one_region_of_a_one_patch_picture_sees_the_patch() -> None:
     x = torch.rand(1, 3, 64, 64)
     with torch.no_grad():
         last = visual.layer4(visual.layer3(visual.layer2(visual.layer1(visual.stem(x)))))  # [1, C, 2, 2]
-        found = encoder.forward_batch(x)["video"][0]
+        found = encoder.compute(x)["video"][0]
         expected = visual.attnpool.c_proj(visual.attnpool.v_proj(last[0].flatten(1).T))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 

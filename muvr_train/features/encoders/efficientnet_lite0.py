@@ -34,6 +34,8 @@ class EfficientNetLite0(TimmEncoder):
         batch_size: frames per forward pass.
         name: what stores call the encoder.
         device: where the network runs.
+        precision: "32", "bf16" or "fp16".
+        compile: use torch.compile.
 
     Raises:
         DataError: if the package with the weights is not installed.
@@ -47,9 +49,13 @@ class EfficientNetLite0(TimmEncoder):
         batch_size: int = 32,
         name: str = "efficientnet_lite0",
         device: torch.device | str = "cpu",
+        precision: str = "32",
+        compile: bool = False,  # noqa: A002
     ) -> None:
         mean, std = (127 / 255,) * 3, (128 / 255,) * 3  # (pixel - 127) / 128
-        super().__init__("tf_efficientnet_lite0", False, streams, size, fit, mean, std, batch_size, name, device)
+        super().__init__(
+            "tf_efficientnet_lite0", False, streams, size, fit, mean, std, batch_size, name, device, precision, compile
+        )
 
     def _load(self, model: nn.Module, pretrained: bool | str | Path) -> tuple[str | None, str]:
         del pretrained

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from muvr_train.errors import ConfigError, DataError, shorten
-from muvr_train.features.encoders.base import FrameEncoder, Frames, StreamSpec
+from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.encoders.clip_regions import region_embeddings
+from muvr_train.features.encoders.pixels import PillowFrames
+from muvr_train.features.encoders.streams import StreamSpec
 from muvr_train.features.encoders.weights import weights_hash
 from muvr_train.features.text_hash import check_texts
 
@@ -34,6 +36,8 @@ class OpenClipEncoder(FrameEncoder):
         batch_size: frames per forward pass.
         name: what stores call the encoder; default: the architecture.
         device: where the network runs.
+        precision: "32", "bf16" or "fp16".
+        compile: use torch.compile.
 
     Raises:
         ConfigError: unknown architecture or tag, a tag trained with another GELU than the architecture has.
@@ -48,9 +52,9 @@ class OpenClipEncoder(FrameEncoder):
         batch_size: int = 32,
         name: str | None = None,
         device: torch.device | str = "cpu",
+        precision: str = "32",
+        compile: bool = False,  # noqa: A002
     ) -> None:
-        import open_clip
-
         self.architecture = architecture
         self.specs = StreamSpec.parse(streams)
         for stream, spec in self.specs.items():
@@ -62,26 +66,20 @@ class OpenClipEncoder(FrameEncoder):
         self.pretrained = f"file:{Path(pretrained).name}" if pretrained and Path(pretrained).is_file() else pretrained
         self.weights_hash = weights_hash(model)
         self.preprocessing = {key: _plain(value) for key, value in model.visual.preprocess_cfg.items()}
-        self.transform = open_clip.transform.image_transform_v2(
-            open_clip.transform.PreprocessCfg(**model.visual.preprocess_cfg), is_train=False
-        )
+        self.preprocess = PillowFrames.from_open_clip(self.preprocessing)
+        self.size = min(self.preprocess.size)
+        self.mean = tuple(self.preprocessing["mean"])
+        self.std = tuple(self.preprocessing["std"])
         self._tokenizer: Any = None
-        super().__init__(name or architecture, model, batch_size, device)
-        with torch.inference_mode():  # settings that cannot work
-            self.forward_batch(self.prepare(np.zeros((1, 8, 8, 3), np.uint8)).to(self.device))
+        super().__init__(name or architecture, model, batch_size, device, precision, compile)
+        self.try_settings(self.preprocess.size)
 
     @property
     def streams(self) -> tuple[str, ...]:
         """The names of the streams."""
         return tuple(self.specs)
 
-    def prepare(self, frames: Frames) -> Tensor:
-        """The model's own preprocessing: float32 [T, 3, size, size]."""
-        from PIL import Image
-
-        return torch.stack([self.transform(Image.fromarray(frame)) for frame in frames])
-
-    def forward_batch(self, x: Tensor) -> dict[str, Tensor]:
+    def compute(self, x: Tensor) -> dict[str, Tensor]:
         """Embeddings [n, R, D] per stream, not normalised."""
         grids = {spec.grid for spec in self.specs.values()}
         found = region_embeddings(self.model.visual, x, grids)
@@ -134,6 +132,7 @@ class OpenClipEncoder(FrameEncoder):
             "features": {name: {"grid": spec.grid} for name, spec in self.specs.items()},
             "text_encoder": self.name,
             "text_aligned": True,
+            **self.settings(),
         }
 
 

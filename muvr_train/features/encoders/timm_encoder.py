@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError, DataError, shorten
-from muvr_train.features.encoders.base import FrameEncoder, Frames, StreamSpec
-from muvr_train.features.encoders.pixels import check_fit, fit_frames
+from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.encoders.pixels import FitFrames, check_fit
 from muvr_train.features.encoders.pooling import region_grid
+from muvr_train.features.encoders.streams import StreamSpec
 from muvr_train.features.encoders.weights import load_checked, read_weights, weights_hash
 
 
@@ -30,6 +31,8 @@ class TimmEncoder(FrameEncoder):
         batch_size: frames per forward pass.
         name: what stores call the encoder; default: the architecture.
         device: where the network runs.
+        precision: "32", "bf16" or "fp16".
+        compile: use torch.compile.
 
     Raises:
         ConfigError: unknown architecture, stage, setting, or a grid finer than its map.
@@ -48,6 +51,8 @@ class TimmEncoder(FrameEncoder):
         batch_size: int = 32,
         name: str | None = None,
         device: torch.device | str = "cpu",
+        precision: str = "32",
+        compile: bool = False,  # noqa: A002
     ) -> None:
         import timm.data
 
@@ -57,20 +62,17 @@ class TimmEncoder(FrameEncoder):
         model = _create(architecture, pretrained is True)
         resolve: Any = timm.data.config.resolve_model_data_config
         own = resolve(model)
+        self.framing = fit
         self.size = int(size or own["input_size"][-1])
-        self.fit = fit
         self.crop = float(own["crop_pct"])
         self.interpolation = own["interpolation"] if own["interpolation"] in ("bilinear", "bicubic") else "bicubic"
         self.mean = tuple(float(value) for value in (mean or own["mean"]))
         self.std = tuple(float(value) for value in (std or own["std"]))
+        self.preprocess = FitFrames(self.size, fit, self.crop, self.interpolation)
         self.pretrained, self.weights_hash = self._load(model, pretrained)
-        super().__init__(name or architecture, self._optimize(model.eval()), batch_size, device)
-        self.model.to(memory_format=torch.channels_last)
+        super().__init__(name or architecture, self._optimize(model.eval()), batch_size, device, precision, compile)
         self._stages = self._plan()
-        with torch.inference_mode():
-            self.forward_batch(
-                torch.zeros(1, 3, self.size, self.size, dtype=torch.uint8, device=self.device)
-            )  # settings that cannot work
+        self.try_settings((self.size, self.size))
 
     def _load(self, model: Any, pretrained: bool | str | Path) -> tuple[str | None, str]:
         """Load the weights; returns what the manifest calls them, and their hash."""
@@ -110,15 +112,8 @@ class TimmEncoder(FrameEncoder):
         """The names of the streams."""
         return tuple(self.specs)
 
-    def prepare(self, frames: Frames) -> Tensor:
-        """Resize and crop to uint8 [T, 3, size, size]."""
-        return fit_frames(frames, self.size, self.fit, self.crop, self.interpolation)
-
-    def forward_batch(self, x: Tensor) -> dict[str, Tensor]:
-        """Features [n, R, D] per stream, of uint8 [n, 3, size, size]; runs only as deep as the stages need."""
-        mean = torch.tensor(self.mean, device=x.device).view(1, 3, 1, 1) * 255
-        std = torch.tensor(self.std, device=x.device).view(1, 3, 1, 1) * 255
-        x = ((x.float() - mean) / std).contiguous(memory_format=torch.channels_last)
+    def compute(self, x: Tensor) -> dict[str, Tensor]:
+        """Features [n, R, D] per stream; runs only as deep as the stages need."""
         wanted = sorted({stage for stages in self._stages.values() for stage in stages or ()})
         needs_head = None in self._stages.values()
         maps: dict[int, Tensor] = {}
@@ -146,13 +141,14 @@ class TimmEncoder(FrameEncoder):
             "weights_hash": self.weights_hash,
             "preprocessing": {
                 "size": self.size,
-                "fit": self.fit,
-                "crop": self.crop if self.fit == "crop" else None,
+                "fit": self.framing,
+                "crop": self.crop if self.framing == "crop" else None,
                 "interpolation": self.interpolation,
                 "mean": list(self.mean),
                 "std": list(self.std),
             },
             "features": {name: spec.manifest() for name, spec in self.specs.items()},
+            **self.settings(),
         }
 
 
