@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError, DataError
-from muvr_train.models.whitening import Whitening
 from muvr_train.types import Tokens
+from muvr_train.whitening import Whitening
 
 EXTRAS = frozenset({"range_excess", "self"})
 """What `similarity_with_extras` can give besides the scores."""

@@ -20,8 +20,8 @@ from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.baselines import BASELINES
 from muvr_train.models.fusion.base import FusionHead
 from muvr_train.models.retriever import Retriever
-from muvr_train.models.whitening import Whitening
 from muvr_train.types import StoreDims, Tokens
+from muvr_train.whitening import Whitening
 
 FIT_VIDEOS = 4096
 """Whitening is fitted on at most so many videos of the training split (drawn once, seeded)."""

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from muvr_train.errors import ConfigError, DataError
-from muvr_train.models.whitening import Whitening
 from muvr_train.search.calibration.base import CalibrationStep, FitContext
 from muvr_train.search.calibration.order import Kind
+from muvr_train.whitening import Whitening
 
 
 class PcaWhitening(CalibrationStep):
-    """Frames as `models.whitening.Whitening` maps them, fitted on the training split; zeros fill them up to D.
+    """Frames as `whitening.Whitening` maps them, fitted on the training split; zeros fill them up to D.
 
     It acts on the comparison of videos (modes v and tv). Texts and the frames that they are compared with need the
     encoder's own alignment and stay as they are.

@@ -9,8 +9,8 @@ import torch
 
 from muvr_train.errors import DataError
 from muvr_train.models.frame_max import FrameMax
-from muvr_train.models.whitening import Whitening
 from muvr_train.types import Tokens
+from muvr_train.whitening import Whitening
 
 
 def data(count: int = 4000, dim: int = 6) -> torch.Tensor:
