@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Edit:
-    """One edit: the name of a function of `features.edits` and its arguments, as plain data."""
+    """One edit: a name of `features.edits.apply.APPLIED` and its arguments, as plain data."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -36,11 +36,11 @@ class Piece:
     card: bool = False
 
     def shown(self) -> Iterator[tuple[str, float, float]]:
-        """Every (source, start, stop) that is visible in the piece: its own, and the host it is inset into."""
+        """Every (source, start, stop) that is visible in the piece: its own, and other videos in its pictures."""
         if not self.card:
             yield self.source, self.start, self.stop
         for edit in self.edits:
-            if edit.name == "inset":
+            if "host" in edit.settings:
                 yield edit.settings["host"], edit.settings["host_start"], edit.settings["host_stop"]
 
 

@@ -14,7 +14,9 @@ from torch.nn import functional as F  # noqa: N812 (the name everybody knows)
 
 from muvr_train.benchmarks.copies_recipes import Piece, Recipe
 from muvr_train.features.decode import DecodeError, Frames, read_frames
-from muvr_train.features.edits import apply_edit, take, title_card
+from muvr_train.features.edits.apply import apply_edit
+from muvr_train.features.edits.overlays import title_card
+from muvr_train.features.edits.temporal import take
 from muvr_train.features.sampling import FrameSampler
 
 SOURCE_FRAMES = 48
@@ -93,7 +95,7 @@ def _compose_piece(piece: Piece, sources: SourceFrames) -> Frames:
     frames = take(sources(piece.source), piece.start, piece.stop, piece.frames)
     for edit in piece.edits:
         settings = dict(edit.settings)
-        if edit.name == "inset":
+        if "host" in settings:
             start, stop = settings.pop("host_start"), settings.pop("host_stop")
             settings["host"] = take(sources(settings["host"]), start, stop, len(frames))
         frames = apply_edit(frames, edit.name, **settings)

@@ -21,7 +21,9 @@ from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import evaluate
 from muvr_train.features.compose import SourceFrames, shrink
 from muvr_train.features.copies import extract_copies, find_usable, read_plan
-from muvr_train.features.edits import apply_edit, take, title_card
+from muvr_train.features.edits.apply import apply_edit
+from muvr_train.features.edits.overlays import title_card
+from muvr_train.features.edits.temporal import take
 from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.listing import list_videos
 from muvr_train.features.store import FeatureStore
