@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train import cli
-from muvr_train.errors import ConfigError
-from muvr_train.features.listing import list_videos
+from muvr_train.features.listing import Videos, list_videos
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.preflight.compose import Composer
 from muvr_train.preflight.quoting import quote_override
-
-DTYPES = ("float16", "bfloat16", "float32")
 
 
 def compose(argv: list[str]) -> tuple[DictConfig, bool]:
@@ -29,11 +27,21 @@ def compose(argv: list[str]) -> tuple[DictConfig, bool]:
     extra = Path(args.config_dir) if args.config_dir else None
     cli.add_import_paths(extra)
     composer = Composer(cli.config_dir(), "extract", extra)
-    cfg = cli.check(composer, [quote_override(text) for text in args.overrides], False)[0]
-    FrameSampler(cfg.frames, cfg.fps)  # refuses what contradicts
-    if cfg.dtype not in DTYPES:
-        raise ConfigError(f"dtype={cfg.dtype} is not possible: choose from {', '.join(DTYPES)}")
+    texts = [quote_override(text) for text in args.overrides]
+    if any(text.startswith("list=") for text in texts):
+        texts = ["videos=.", "out=.", *texts]  # nothing is extracted
+    cfg = cli.check(composer, texts, False, features=False)[0]
+    sampler_of(cfg)  # refuses what contradicts
     return cfg, args.cfg is not None
+
+
+def sampler_of(cfg: DictConfig) -> FrameSampler:
+    """Which frames are taken.
+
+    Raises:
+        ConfigError: settings that contradict each other.
+    """
+    return FrameSampler(cfg.frames, cfg.fps, **({} if cfg.sampling is None else {"kind": cfg.sampling}))
 
 
 def run(cfg: DictConfig) -> int:
@@ -43,22 +51,21 @@ def run(cfg: DictConfig) -> int:
     import torch
     from hydra.utils import instantiate
 
-    from muvr_train.features.extract import extract_folder
-
     device = ("cuda" if torch.cuda.is_available() else "cpu") if cfg.device == "auto" else cfg.device
-    report = extract_folder(
-        videos,
-        instantiate(cfg.encoder, device=device),
-        Path(cfg.out),
-        frames=cfg.frames,
-        fps=cfg.fps,
-        dtype=cfg.dtype,
-        workers=cfg.workers,
-        save_every=cfg.save_every,
-        shard_mib=cfg.shard_mib,
-    )
+    report = _extract(cfg, videos, instantiate(cfg.encoder, device=device))
+    if report is None:  # another process of this run reports
+        return 0
     sys.stdout.write("\n".join(report.lines()) + "\n")
-    return 0 if report.ok else 1
+    return 0 if report.ok or cfg.allow_failures else 1
+
+
+def _extract(cfg: DictConfig, videos: Videos, encoder: Any) -> Any:
+    from muvr_train.features.extract import ExtractSettings
+    from muvr_train.training.extraction import extract_folder
+
+    names = ("dtype", "workers", "timeout", "save_every", "shard_mib", "devices", "num_nodes")
+    settings = ExtractSettings(**{name: cfg[name] for name in names})
+    return extract_folder(videos, encoder, Path(cfg.out), sampler_of(cfg), settings)
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ class ExtractionSession:
         self.manifest, self.dtype = manifest, dtype
         self.save_every, self.shard_mib = save_every, shard_mib
         self.statuses: dict[str, VideoStatus] = {}
-        self.stored = self.frames = self.skipped = 0
+        self.todo: list[Job] = []
 
     def open(self, rank: int, world: int, barrier: Barrier) -> list[Job]:
         """Prepare the store and give the jobs of this process.
@@ -61,17 +61,18 @@ class ExtractionSession:
         self.rank, self.world = rank, world
         if rank == 0:
             self.writer = self._open_writer(self.out)
-            self.statuses = read_statuses(self.out)
+            asked = {job.id for job in self.jobs}
+            known = read_statuses(self.out).items()  # failures of files that are gone are forgotten
+            self.statuses = {name: status for name, status in known if name in asked or not status.failed}
             self._merge_parts()
         barrier()
         done = self.done()
-        todo = [job for job in self.jobs if not done(job)]
-        self.skipped = len(self.jobs) - len(todo)
+        self.todo = [job for job in self.jobs if not done(job)]
         if rank:
             self.writer = self._open_writer(self.out / PARTS / f"{rank:05d}")
         barrier()  # nobody may merge before everybody has seen what there is
         self._saved = time.monotonic()
-        return todo[rank::world]
+        return self.todo[rank::world]
 
     def done(self) -> Callable[[Job], bool]:
         """Tell whether the store holds everything of a job."""
@@ -91,9 +92,6 @@ class ExtractionSession:
         for name, values in finished.features.items():
             if not self.writer.has(status.id, name):
                 self.writer.add(status.id, values, name)
-        if not status.failed:
-            self.stored += 1
-            self.frames += status.used
         if time.monotonic() - self._saved >= self.save_every:
             self.save()
 

@@ -201,8 +201,10 @@ def extracted(
         DataError: videos that could not be extracted (the good ones are kept).
     """
     from muvr_train.features.cached import store_name
-    from muvr_train.features.extract import extract_folder, extraction_manifest
+    from muvr_train.features.extract import extraction_manifest
     from muvr_train.features.sampling import FrameSampler
+    from muvr_train.features.status import FILE
+    from muvr_train.training.extraction import extract_folder
 
     encoder = instantiate(cfg.encoder, device=device)
     if text_encoder is None and hasattr(encoder, "encode_texts"):
@@ -211,10 +213,8 @@ def extracted(
     items = renamed(list_videos(videos)) if items is None else items
     out = cache_root() / "features" / store_name(videos, encoder, more=more, items=items)
     report = extract_folder(items, encoder, out, more=more)
-    if not report.ok:
-        message = (
-            f"{len(report.failures)} of {report.total} videos in {videos} have no features: {out / 'failures.csv'}"
-        )
+    if report is not None and not report.ok:
+        message = f"{len(report.failures)} of {len(items)} videos in {videos} have no features: {out / FILE}"
         if cfg.on_missing == "error":
             raise DataError(f"{message}. Repair or remove them (the others are kept), or pass on_missing=official")
         log.warning("%s", message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 import signal
@@ -13,42 +12,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import pytest
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from muvr_train import extract
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.cached import store_name
-from muvr_train.features.encoders.base import FrameEncoder
-from muvr_train.features.extract import extract_folder
+from muvr_train.features.extract import ExtractReport, ExtractSettings
 from muvr_train.features.listing import list_videos
 from muvr_train.features.sampling import FrameSampler
+from muvr_train.features.status import read_statuses
 from muvr_train.features.store import FeatureStore
+from muvr_train.training.extraction import extract_folder
+from tests.toy_encoder import Means, write_grey
 
 ROOT = Path(__file__).parents[2]
-
-
-class Means(FrameEncoder):
-    """Mean colours: cheap, and right values are known."""
-
-    streams = ("video", "fine")  # type: ignore[assignment]
-
-    def __init__(self, scale: float = 1.0, device: str = "cpu") -> None:
-        super().__init__("means", nn.Identity(), 32, device)
-        self.scale = scale
-
-    def prepare(self, frames: np.ndarray) -> Tensor:
-        x = torch.from_numpy(np.array(frames)).float().permute(0, 3, 1, 2)
-        return nn.functional.adaptive_avg_pool2d(x, 2)
-
-    def forward_batch(self, x: Tensor) -> dict[str, Tensor]:
-        return {"video": self.scale * x.mean((2, 3))[:, None], "fine": x.flatten(2).transpose(1, 2)}
-
-    def manifest(self) -> dict[str, Any]:
-        return {"encoder": "means", "preprocessing": {"scale": self.scale}}
 
 
 @pytest.fixture
@@ -56,14 +35,7 @@ def folder(tmp_path: Path) -> Path:
     """Seven videos of 1 to 20 frames; video k's frame i is grey with value 20 * k + i."""
     names = ["a.mp4", "news/b.MP4", "news/c.mkv", "news/deep/ü 猫.mov", "-d.mp4", "x=1,[y].mp4", "z.webm.mp4"]
     for k, name in enumerate(names):
-        path = tmp_path / "videos" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with av.open(str(path), "w") as container:
-            stream = container.add_stream("h264", rate=10, options={"crf": "1"})
-            stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
-            for i in range(20 if k else 1):
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(np.full((32, 32, 3), 20 * k + i, np.uint8))))
-            container.mux(stream.encode())
+        write_grey(tmp_path / "videos" / name, [20 * k + i for i in range(20 if k else 1)])
     (tmp_path / "videos" / "notes.txt").write_text("no video")
     (tmp_path / "videos" / ".hidden.mp4").write_text("no video")
     return tmp_path / "videos"
@@ -72,9 +44,16 @@ def folder(tmp_path: Path) -> Path:
 IDS = ["-d", "a", "news/b", "news/c", "news/deep/ü 猫", "x=1,[y]", "z.webm"]
 
 
-def failures(store: Path) -> dict[str, str]:
-    with (store / "failures.csv").open(newline="", encoding="utf-8") as file:
-        return {row["id"]: row["reason"] for row in csv.DictReader(file)}
+def run(folder: Any, encoder: Means, out: Path, sampler: FrameSampler | None = None, **settings: Any) -> ExtractReport:
+    report = extract_folder(folder, encoder, out, sampler, ExtractSettings(progress=False, **settings))
+    assert report is not None
+    return report
+
+
+def counts(report: ExtractReport) -> tuple[int, int, list[str]]:
+    """Already there, new, failed."""
+    skipped = len(report.statuses) - len(report.tried)
+    return skipped, len(report.new), [status.id for status in report.failures]
 
 
 def test_list_videos(folder: Path, tmp_path: Path) -> None:
@@ -107,22 +86,26 @@ def test_folders_that_cannot_work(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_features_are_right_and_in_order(folder: Path, tmp_path: Path, workers: int) -> None:
-    report = extract_folder(
-        folder, Means(), tmp_path / "store", frames=4, dtype="float32", workers=workers, progress=False
-    )
-    assert (report.ok, report.total, report.stored, report.skipped, report.frames) == (True, 7, 7, 0, 25)
+    report = run(folder, Means(), tmp_path / "store", FrameSampler(4), dtype="float32", workers=workers)
+    assert report.ok
+    assert counts(report) == (0, 7, [])
+    assert sum(status.used for status in report.new) == 25
     store = FeatureStore(tmp_path / "store")
     assert store.ids() == store.ids("fine") == IDS
     assert store.shape("fine") == (4, 3)
     np.testing.assert_allclose(store.array("news/c")[:, 0].mean(-1), [42, 47, 52, 57], atol=2)
     assert store.array("a").shape == (1, 1, 3)  # one frame: once, not four times
-    assert not (tmp_path / "store" / "failures.csv").exists()
+    statuses = read_statuses(tmp_path / "store")
+    assert list(statuses) == IDS
+    assert [status.status for status in statuses.values()] == ["ok", "short", *["ok"] * 5]
+    assert (statuses["a"].declared, statuses["a"].found, statuses["a"].used) == (1, 1, 1)
+    assert (statuses["news/c"].declared, statuses["news/c"].found, statuses["news/c"].used) == (20, 20, 4)
     assert store.manifest["sampling"] == {"kind": "uniform", "frames": 4}
     assert store.manifest["dtype"] == "float32"
 
 
 def test_the_default_is_float16_and_15_frames(folder: Path, tmp_path: Path) -> None:
-    extract_folder(folder, Means(), tmp_path / "store", progress=False)
+    run(folder, Means(), tmp_path / "store")
     store = FeatureStore(tmp_path / "store")
     assert store.length("news/b") == 15
     assert store.array("news/b").dtype == np.float16
@@ -131,45 +114,48 @@ def test_the_default_is_float16_and_15_frames(folder: Path, tmp_path: Path) -> N
 def test_bad_files_are_listed_and_the_rest_is_stored(folder: Path, tmp_path: Path) -> None:
     (folder / "broken.mp4").write_bytes(b"")
     (folder / "news" / "text.mp4").write_text("version https://git-lfs.github.com/spec/v1\n")
-    report = extract_folder(folder, Means(), tmp_path / "store", progress=False)
+    report = run(folder, Means(), tmp_path / "store")
     assert not report.ok
     assert [failure.id for failure in report.failures] == ["broken", "news/text"]
-    assert list(failures(tmp_path / "store")) == ["broken", "news/text"]
-    assert "0 bytes" in failures(tmp_path / "store")["broken"]
+    statuses = read_statuses(tmp_path / "store")
+    assert [name for name, status in statuses.items() if status.failed] == ["broken", "news/text"]
+    assert "0 bytes" in statuses["broken"].reason
     assert FeatureStore(tmp_path / "store").ids() == IDS
 
     shutil.copy(folder / "a.mp4", folder / "broken.mp4")  # repaired: only the failed ones are tried again
-    again = extract_folder(folder, Means(), tmp_path / "store", progress=False)
-    assert (again.skipped, again.stored, [failure.id for failure in again.failures]) == (7, 1, ["news/text"])
+    again = run(folder, Means(), tmp_path / "store")
+    assert counts(again) == (7, 1, ["news/text"])
     (folder / "news" / "text.mp4").unlink()
-    last = extract_folder(folder, Means(), tmp_path / "store", progress=False)
-    assert (last.ok, last.skipped, last.stored) == (True, 8, 0)
-    assert not (tmp_path / "store" / "failures.csv").exists()
+    last = run(folder, Means(), tmp_path / "store")
+    assert last.ok
+    assert counts(last) == (8, 0, [])
+    assert list(read_statuses(tmp_path / "store")) == sorted([*IDS, "broken"])
 
 
 def test_features_that_a_store_cannot_hold_are_failures(folder: Path, tmp_path: Path) -> None:
-    report = extract_folder(folder, Means(scale=1e4), tmp_path / "half", progress=False)
+    report = run(folder, Means(scale=1e4), tmp_path / "half")
     assert {failure.id for failure in report.failures} == set(IDS[:1] + IDS[2:])  # a's value is 0
     assert "beyond the range of float16" in report.failures[0].reason
-    report = extract_folder(folder, Means(scale=float("nan")), tmp_path / "nan", progress=False)
+    report = run(folder, Means(scale=float("nan")), tmp_path / "nan")
     assert len(report.failures) == 7
     assert "not finite" in report.failures[0].reason
 
 
 def test_another_encoder_or_sampling_is_refused(folder: Path, tmp_path: Path) -> None:
-    extract_folder(folder, Means(), tmp_path / "store", progress=False)
-    for encoder, settings in ((Means(2.0), {}), (Means(), {"frames": 5}), (Means(), {"fps": 1.0})):
+    run(folder, Means(), tmp_path / "store")
+    for encoder, sampler in ((Means(2.0), None), (Means(), FrameSampler(5)), (Means(), FrameSampler(fps=1.0))):
         with pytest.raises(DataError, match="made differently"):
-            extract_folder(folder, encoder, tmp_path / "store", progress=False, **settings)
-    with pytest.raises(ConfigError, match="exclude each other"):
-        extract_folder(folder, Means(), tmp_path / "other", frames=5, fps=1.0)
-    with pytest.raises(ConfigError, match="workers"):
-        extract_folder(folder, Means(), tmp_path / "other", workers=0)
-    assert not (tmp_path / "other").exists()
+            run(folder, encoder, tmp_path / "store", sampler)
+
+
+@pytest.mark.parametrize("name", ["workers", "devices", "num_nodes", "timeout", "shard_mib"])
+def test_settings_that_cannot_be(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        ExtractSettings(**{name: 0})
 
 
 def test_pairs_name_videos_freely(folder: Path, tmp_path: Path) -> None:
-    extract_folder([("two", folder / "a.mp4"), ("one", folder / "-d.mp4")], Means(), tmp_path / "s", progress=False)
+    run([("two", folder / "a.mp4"), ("one", folder / "-d.mp4")], Means(), tmp_path / "s")
     assert FeatureStore(tmp_path / "s").ids() == ["one", "two"]
     with pytest.raises(DataError, match="'one'"):
         extract_folder([("one", folder / "a.mp4"), ("one", folder / "-d.mp4")], Means(), tmp_path / "s")
@@ -179,16 +165,16 @@ def test_an_error_in_the_encoder_ends_the_run_and_keeps_what_was_done(folder: Pa
     class Breaks(Means):
         calls = 0
 
-        def forward_batch(self, x: Tensor) -> dict[str, Tensor]:
+        def compute(self, x: Tensor) -> dict[str, Tensor]:
             Breaks.calls += 1
             if Breaks.calls > 3:
                 raise RuntimeError("out of memory")
-            return super().forward_batch(x)
+            return super().compute(x)
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        extract_folder(folder, Breaks(), tmp_path / "store", workers=1, progress=False)
-    report = extract_folder(folder, Means(), tmp_path / "store", progress=False)
-    assert (report.skipped, report.stored + report.skipped) == (6, 7)
+        run(folder, Breaks(batch_size=16), tmp_path / "store")
+    report = run(folder, Means(), tmp_path / "store")
+    assert counts(report) == (4, 3, []), "48 frames: 15, 1, 15, 15 and part of the fifth video"
     assert FeatureStore(tmp_path / "store").ids() == IDS
 
 
@@ -213,16 +199,18 @@ def test_store_names_tell_folders_encoders_and_sampling_apart(tmp_path: Path) ->
 
 
 KILLED = """
-import sys, time
-sys.path.insert(0, {tests!r})
-from test_extract import Means, extract_folder
+import time
+from muvr_train.features.extract import ExtractSettings
+from muvr_train.training.extraction import extract_folder
+from tests.toy_encoder import Means
 
 class Slow(Means):
-    def forward_batch(self, x):
+    def compute(self, x):
         time.sleep(0.15)
-        return super().forward_batch(x)
+        return super().compute(x)
 
-extract_folder({videos!r}, Slow(), {out!r}, workers={workers}, save_every=0.0, progress=False)
+settings = ExtractSettings(workers={workers}, save_every=0.0, progress=False)
+extract_folder({videos!r}, Slow(batch_size=8), {out!r}, settings=settings)
 """
 
 
@@ -231,8 +219,8 @@ def test_killed_and_started_again_the_store_is_complete(
     folder: Path, tmp_path: Path, shards: int, workers: int
 ) -> None:
     out = tmp_path / "store"
-    extract_folder(folder, Means(), tmp_path / "whole", progress=False)
-    program = KILLED.format(tests=str(Path(__file__).parent), videos=str(folder), out=str(out), workers=workers)
+    run(folder, Means(), tmp_path / "whole")
+    program = KILLED.format(videos=str(folder), out=str(out), workers=workers)
     process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)})
     deadline = time.monotonic() + 60
     while len(list(out.glob("fine-*.safetensors"))) < shards and process.poll() is None:
@@ -240,10 +228,11 @@ def test_killed_and_started_again_the_store_is_complete(
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    report = extract_folder(folder, Means(), out, progress=False)
-    assert report.ok
-    assert report.skipped >= shards - 1
-    assert report.skipped + report.stored == 7
+    report = run(folder, Means(), out)
+    skipped, new, failed = counts(report)
+    assert skipped >= shards - 1
+    assert (skipped + new, failed) == (7, [])
+    assert sorted(read_statuses(out)) == IDS
     store, whole = FeatureStore(out), FeatureStore(tmp_path / "whole")
     assert sorted(store.ids()) == sorted(store.ids("fine")) == IDS
     for name in IDS:
@@ -278,8 +267,18 @@ def test_command_line_takes_any_file_name(folder: Path, tmp_path: Path) -> None:
     rows = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if not line.startswith("already"))
     assert rows["videos"] == "8"
     assert rows["extracted"] == "7 (13 frames)"
-    assert rows["failed"].startswith("1 ")
-    assert list(failures(tmp_path / out)) == ["broken"]
+    assert rows["status"].startswith("6 ok, 1 short, 1 undecodable (see ")
+    assert [name for name, status in read_statuses(tmp_path / out).items() if status.failed] == ["broken"]
+    assert (
+        subprocess.run(
+            [*command, "allow_failures=true"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
+    )
     store = FeatureStore(tmp_path / out)
     assert (store.shape(), store.shape("fine")) == ((9, 472), (36, 176))
 
@@ -313,8 +312,10 @@ def command_line(
         (["videos=empty", "out=s"], 1, "holds no video file"),
         (["videos=nothing", "out=s"], 1, "no such folder"),
         (["videos=videos", "out=s", "frames=3", "fps=1"], 2, "exclude each other"),
-        (["videos=videos", "out=s", "frames=0"], 2, "at least 1"),
-        (["videos=videos", "out=s", "dtype=int8"], 2, "float16, bfloat16, float32"),
+        (["videos=videos", "out=s", "frames=0"], 2, "a whole number >= 1"),
+        (["videos=videos", "out=s", "sampling=al"], 2, "did you mean 'all'"),
+        (["videos=videos", "out=s", "timeout=0"], 2, "timeout is a number > 0"),
+        (["videos=videos", "out=s", "dtype=int8"], 2, "float16 | bfloat16 | float32"),
         (["videos=videos", "out=s", "encoder=timm", "encoder.architecture=resnet5000"], 2, "timm has no such model"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
