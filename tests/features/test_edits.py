@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muvr_train.benchmarks.copies_draw import draw_channel, mild_edits, strong_edits
 from muvr_train.errors import ConfigError
 from muvr_train.features.edits import colours, geometry, overlays, quality, temporal
-from muvr_train.features.edits.apply import APPLIED, apply_edit
+from muvr_train.features.edits.apply import apply_edit
 
 RNG = np.random.default_rng(0)
 FRAMES = RNG.integers(0, 256, (6, 20, 40, 3), dtype=np.uint8)

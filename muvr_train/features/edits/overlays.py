@@ -61,7 +61,7 @@ def logo(
 
 
 def emoji(frames: Frames, kind: str, left: float, top: float, size: float) -> Frames:
-    """Put a mark of `MARKS` over all frames; `size` is a fraction of the short side, `left` and `top` as in `caption`."""
+    """Put a mark of `MARKS` over all frames; `size` is a fraction of the short side, the place is as in `caption`."""
     rows, columns = frames.shape[1:3]
     edge = max(2, round(size * min(rows, columns)))
     large = Image.new("RGBA", (FINE * edge, FINE * edge), (0, 0, 0, 0))

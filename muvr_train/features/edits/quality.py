@@ -13,7 +13,7 @@ from muvr_train.features.edits.arrays import Frames, each_picture, through_tenso
 
 
 def blur(frames: Frames, radius: float) -> Frames:
-    """Gaussian blur; `radius` is a fraction of the short side. (Pillow's: torchvision's takes ten times as long.)"""
+    """Gaussian blur; `radius` is a fraction of the short side. Pillow's, as torchvision's takes ten times as long."""
     pixels = radius * min(frames.shape[1:3])
     return each_picture(frames, lambda picture: picture.filter(ImageFilter.GaussianBlur(pixels)))
 
@@ -66,14 +66,14 @@ def h264(frames: Frames, crf: int) -> Frames:
     lacking = [(0, max(16, size + size % 2) - size) for size in (rows, columns)]
     even = np.pad(frames, [(0, 0), *lacking, (0, 0)], mode="edge")
     file = io.BytesIO()
-    with av.open(file, "w", format="mp4") as container:
-        stream = container.add_stream("libx264", rate=6, options={"preset": "ultrafast", "crf": str(crf)})
+    with av.open(file, "w", format="mp4") as made:
+        stream = made.add_stream("libx264", rate=6, options={"preset": "ultrafast", "crf": str(crf)})
         stream.height, stream.width, stream.pix_fmt = even.shape[1], even.shape[2], "yuv420p"
         stream.thread_count = 1
         for picture in even:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(picture))))
-        container.mux(stream.encode())
+            made.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(picture))))
+        made.mux(stream.encode())
     file.seek(0)
-    with av.open(file) as container:
-        coded = np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
-    return np.ascontiguousarray(coded[:, :rows, :columns])
+    with av.open(file) as coded:
+        decoded = np.stack([frame.to_ndarray(format="rgb24") for frame in coded.decode(video=0)])
+    return np.ascontiguousarray(decoded[:, :rows, :columns])
