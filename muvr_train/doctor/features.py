@@ -14,6 +14,7 @@ from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.doctor.findings import Finding, Level, plural, spread
 from muvr_train.features.progress import track
+from muvr_train.features.status import FILE, TRUNCATED, read_statuses
 from muvr_train.features.store import FeatureStore, tag_key
 
 LONGEST_REASON = 120
@@ -78,6 +79,7 @@ def examine_store(store: FeatureStore) -> Iterator[Finding]:
     if encoder.startswith("unknown"):
         yield Finding("store", "note", "the store does not say which encoder made the features")
     yield from _failures(store.path / "failures.csv")
+    yield from _statuses(store.path)
 
 
 def _failures(path: Path) -> Iterator[Finding]:
@@ -88,6 +90,18 @@ def _failures(path: Path) -> Iterator[Finding]:
     if rows:
         text = f"{plural(len(rows), 'entry', 'entries')} could not be made (all in {path})"
         yield Finding("store", "warning", text, [f"{row[0]} ({_brief(row[-1])})" for row in rows])
+
+
+def _statuses(path: Path) -> Iterator[Finding]:
+    """What the extraction could not make, and of which videos it has only a part."""
+    statuses = read_statuses(path).values()
+    for text, chosen in (
+        ("could not be extracted", [status for status in statuses if status.failed]),
+        ("cut off or damaged (the frames that decode are used)", [s for s in statuses if s.status == TRUNCATED]),
+    ):
+        if chosen:
+            listed = [f"{status.id} ({status.status}: {_brief(status.reason)})" for status in chosen]
+            yield Finding("store", "warning", f"{plural(len(chosen), 'video')} {text} (all in {path / FILE})", listed)
 
 
 def _brief(reason: str) -> str:

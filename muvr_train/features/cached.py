@@ -16,8 +16,8 @@ from muvr_train.features.listing import Videos, list_videos
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.shards import read_json
 
-_WRITTEN = ("created_by", "streams", "dtype")
-"""Keys of a stored manifest that its writer added."""
+_WRITTEN = ("created_by", "streams", "dtype", "whitening_hash")
+"""Keys of a stored manifest that came with its making."""
 
 
 def store_name(

@@ -19,11 +19,23 @@ PARTS = ".parts"  # below the store: what the other processes of an extraction h
 Barrier = Callable[[], None]
 
 
+def lacking(jobs: Iterable[Job], streams: Sequence[str], out: Path) -> list[Job]:
+    """The jobs of which the store at `out` does not hold everything, `streams` being those of the encoder."""
+    held: dict[str, set[str]] = {}
+    if (out / INDEX).is_file():
+        held = {name: set(stream.ids) for name, stream in open_streams(out).items()}
+
+    def names(job: Job) -> Iterable[str]:
+        return (name for stream in job.streams for name in (streams if stream == "video" else (stream,)))
+
+    return [job for job in jobs if not all(job.id in held.get(name, ()) for name in names(job))]
+
+
 class ExtractionSession:
     """One process's share of an extraction into one store.
 
-    Process 0 writes the store itself, every other one a store of its own below `.parts`, which process 0 merges into the
-    store at the end. What a killed extraction left in `.parts` is merged at the beginning, whatever the number of
+    Process 0 writes the store itself, every other one a store of its own below `.parts`, which process 0 merges into
+    the store at the end. What a killed extraction left in `.parts` is merged at the beginning, whatever the number of
     processes was. A status is written before the features it tells of, so no features are without one.
 
     Args:
@@ -66,24 +78,12 @@ class ExtractionSession:
             self.statuses = {name: status for name, status in known if name in asked or not status.failed}
             self._merge_parts()
         barrier()
-        done = self.done()
-        self.todo = [job for job in self.jobs if not done(job)]
+        self.todo = lacking(self.jobs, self.streams, self.out)
         if rank:
             self.writer = self._open_writer(self.out / PARTS / f"{rank:05d}")
         barrier()  # nobody may merge before everybody has seen what there is
         self._saved = time.monotonic()
         return self.todo[rank::world]
-
-    def done(self) -> Callable[[Job], bool]:
-        """Tell whether the store holds everything of a job."""
-        held: dict[str, set[str]] = {}
-        if (self.out / INDEX).is_file():
-            held = {name: set(stream.ids) for name, stream in open_streams(self.out).items()}
-        return lambda job: all(job.id in held.get(name, ()) for name in self.names(job))
-
-    def names(self, job: Job) -> list[str]:
-        """The streams of the store that a job fills."""
-        return [name for stream in job.streams for name in (self.streams if stream == "video" else (stream,))]
 
     def record(self, finished: Finished) -> None:
         """Keep what became of a job, and its features."""

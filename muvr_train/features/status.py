@@ -74,11 +74,10 @@ def read_statuses(store: Path) -> dict[str, VideoStatus]:
 
 
 def _parse(row: dict[str, str]) -> VideoStatus:
+    if row["status"] not in STATUSES:
+        raise ValueError(f"status {row['status']!r}")
     counts = {name: int(row[name]) for name in ("declared", "found", "used")}
-    texts = {name: row[name] for name in ("id", "path", "status", "reason", "backend")}
-    if texts["status"] not in STATUSES:
-        raise ValueError(f"status {texts['status']!r}")
-    return VideoStatus(**texts, **counts)
+    return VideoStatus(row["id"], row["path"], row["status"], row["reason"], backend=row["backend"], **counts)
 
 
 def count_statuses(statuses: Iterable[VideoStatus]) -> dict[str, int]:

@@ -26,8 +26,8 @@ BEAT_EVERY = 0.5  # seconds between two signs of life
 PR_SET_PDEATHSIG = 1
 Preprocess = Callable[[Frames], NDArray[np.uint8]]
 Message = tuple[str, Any]
-"""("ready", None), ("frames", (stream, uint8 [t, h, w, 3])), ("restart", None), ("beat", None), ("done", VideoStatus) or
-("failed", reason)."""
+"""("ready", None), ("frames", (stream, uint8 [t, h, w, 3])), ("restart", None), ("beat", None),
+("done", VideoStatus) or ("failed", reason)."""
 
 
 def serve(pipe: Connection, preprocess: Preprocess, memory: int) -> None:

@@ -21,6 +21,8 @@ from muvr_train.features.manifest import check_same_features, version
 from muvr_train.features.shards import DTYPES, Array, read_json, write_json, write_shard
 
 LOCK = ".lock"
+BESIDE = (LOCK, ".parts", "status.csv", "whitening.safetensors", "views.png")
+"""What may lie in the folder before there is a store: left by an extraction that was killed early."""
 
 
 @dataclass
@@ -141,7 +143,7 @@ class StoreWriter:
         self._lock = -1
 
     def _open(self, manifest: dict[str, Any]) -> None:
-        present = sorted(entry.name for entry in self.path.iterdir() if entry.name != LOCK)
+        present = sorted(entry.name for entry in self.path.iterdir() if entry.name not in BESIDE)
         for name in present:
             if name.endswith(".tmp"):
                 (self.path / name).unlink()

@@ -23,7 +23,8 @@ from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol
-from muvr_train.features.listing import list_videos, renamed
+from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.listing import Videos, list_videos, renamed
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.texts import store_with_texts, tag_texts_of, texts_of
@@ -203,8 +204,6 @@ def extracted(
     from muvr_train.features.cached import store_name
     from muvr_train.features.extract import extraction_manifest
     from muvr_train.features.sampling import FrameSampler
-    from muvr_train.features.status import FILE
-    from muvr_train.training.extraction import extract_folder
 
     encoder = instantiate(cfg.encoder, device=device)
     if text_encoder is None and hasattr(encoder, "encode_texts"):
@@ -212,16 +211,32 @@ def extracted(
     more = text_encoder.manifest() if text_encoder is not None and text_encoder is not encoder else {}
     items = renamed(list_videos(videos)) if items is None else items
     out = cache_root() / "features" / store_name(videos, encoder, more=more, items=items)
+    _complete(cfg, videos, items, encoder, out, more)
+    if text_encoder is None:
+        return out
+    manifest = extraction_manifest(encoder, FrameSampler(), more)
+    return store_with_texts(out, manifest, texts, text_encoder, tags=tags or {})
+
+
+def _complete(
+    cfg: DictConfig, videos: Path, items: Videos, encoder: FrameEncoder, out: Path, more: Mapping[str, Any]
+) -> None:
+    """Extract what the store at `out` lacks."""
+    from muvr_train.features.extract import plain_jobs
+    from muvr_train.features.sampling import FrameSampler
+    from muvr_train.features.session import lacking
+    from muvr_train.features.status import FILE
+
+    if not lacking(plain_jobs(items, FrameSampler()), encoder.streams, out):
+        return
+    from muvr_train.training.extraction import extract_folder
+
     report = extract_folder(items, encoder, out, more=more)
     if report is not None and not report.ok:
         message = f"{len(report.failures)} of {len(items)} videos in {videos} have no features: {out / FILE}"
         if cfg.on_missing == "error":
             raise DataError(f"{message}. Repair or remove them (the others are kept), or pass on_missing=official")
         log.warning("%s", message)
-    if text_encoder is None:
-        return out
-    manifest = extraction_manifest(encoder, FrameSampler(), more)
-    return store_with_texts(out, manifest, texts, text_encoder, tags=tags or {})
 
 
 def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:

@@ -20,7 +20,9 @@ from torch import Tensor
 
 from muvr_train.features.batches import FeatureCollector, FrameBatch, batch_frames
 from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.encoders.whitening import FITTED
 from muvr_train.features.extract import ExtractReport, ExtractSettings, extraction_manifest, plain_jobs
+from muvr_train.features.fitting import fit_encoder, learned_entries
 from muvr_train.features.jobs import Job
 from muvr_train.features.listing import Videos, check_videos, list_videos
 from muvr_train.features.pool import DecodePool
@@ -90,12 +92,12 @@ def extract(
     session = ExtractionSession(
         jobs, streams or encoder.streams, Path(out), manifest, settings.dtype, settings.save_every, settings.shard_mib
     )
-    writer = StoreCallback(session, settings.progress)
+    writer = StoreCallback(session, encoder, settings)
     trainer = make_trainer(encoder.device, settings, writer)
     module = ExtractionModule(encoder)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec.*")  # inside Lightning
-        trainer.predict(module, _Frames(writer, encoder, settings), return_predictions=False)
+        trainer.predict(module, _Frames(writer), return_predictions=False)
     if not trainer.is_global_zero:
         return None
     statuses = tuple(session.statuses.get(job.id, VideoStatus(job.id, str(job.path), OK)) for job in jobs)
@@ -173,17 +175,27 @@ class ExtractionModule(pl.LightningModule):
 class StoreCallback(pl.Callback):
     """Opens the store, writes what the batches give, and merges the processes' shares."""
 
-    def __init__(self, session: ExtractionSession, progress: bool) -> None:
-        self.session = session
+    def __init__(self, session: ExtractionSession, encoder: FrameEncoder, settings: ExtractSettings) -> None:
+        self.session, self.encoder, self.settings = session, encoder, settings
         self.jobs: list[Job] = []
-        self._collector = FeatureCollector(session.dtype)
-        self._show = progress
+        self._collector = FeatureCollector(session.dtype, session.streams)
         self._bar: Progress | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Take this process's share of what the store lacks."""
-        self.jobs = self.session.open(trainer.global_rank, trainer.world_size, trainer.strategy.barrier)
-        self._bar = Progress("extracting features", len(self.jobs), self._show and trainer.is_global_zero)
+        """Learn what the encoder learns, then take this process's share of what the store lacks."""
+        barrier = trainer.strategy.barrier
+        if self.encoder.needs_fit:
+            learned = self.session.out / FITTED
+            if trainer.is_global_zero and not learned.is_file():
+                fit_encoder(self.encoder, self.session.jobs, self.settings)
+                learned.parent.mkdir(parents=True, exist_ok=True)
+                self.encoder.save_fit(learned)
+            barrier()
+            if self.encoder.needs_fit:
+                self.encoder.load_fit(learned)
+            self.session.manifest = {**self.session.manifest, **learned_entries(self.encoder)}
+        self.jobs = self.session.open(trainer.global_rank, trainer.world_size, barrier)
+        self._bar = Progress("extracting features", len(self.jobs), self.settings.progress and trainer.is_global_zero)
 
     def on_predict_batch_end(
         self,
@@ -225,12 +237,12 @@ def _brief(status: VideoStatus) -> tuple[str, str, str]:
 class _Frames:
     """The batches of this process; the decoders start when they are iterated over."""
 
-    def __init__(self, callback: StoreCallback, encoder: FrameEncoder, settings: ExtractSettings) -> None:
-        self.callback, self.encoder, self.settings = callback, encoder, settings
+    def __init__(self, callback: StoreCallback) -> None:
+        self.callback = callback
 
     def __iter__(self) -> Iterator[FrameBatch]:
-        jobs = self.callback.jobs
+        jobs, encoder, settings = self.callback.jobs, self.callback.encoder, self.callback.settings
         if not jobs:
             return
-        pool = DecodePool(jobs, self.encoder.preprocess, self.settings.decoders, self.settings.timeout)
-        yield from batch_frames(pool, self.encoder.batch_size)
+        pool = DecodePool(jobs, encoder.preprocess, settings.decoders, settings.timeout)
+        yield from batch_frames(pool, encoder.batch_size)
