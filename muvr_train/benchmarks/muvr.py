@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from muvr_train.benchmarks.muvr_files import (
     Faults,
@@ -22,13 +23,14 @@ from muvr_train.benchmarks.topics import search_topics
 from muvr_train.benchmarks.types import MATCH, Benchmark, Judgement, Partition, Query
 from muvr_train.errors import DataError
 
+Filters = bool | Literal["any"]
 POSITIVE = "pos_all"
 NEGATIVE = ("independent", "hard_independent")
 FINEST_FIRST = ("copy and event", "copy", "event")
 """Levels by how close the correspondence is; other names of relations follow in alphabetical order."""
 
 
-def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None, filters: bool = False) -> Benchmark:
+def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None, filters: Filters = False) -> Benchmark:
     """Read MUVR-Base, or with `filters` MUVR-Filter.
 
     The queries of a partition are the entries of `videos.json` that are flagged and in `queries_en.json`; its database
@@ -38,7 +40,7 @@ def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None, fil
     Args:
         annotations: Folder with `<partition>/*.json`, or one above it (of `annotations/retrieval/<partition>/*.json`).
         partitions: Names to read, None for all; `geng` means others and `animal` instance.
-        filters: Read the tag expressions as well, into `Partition.filters`.
+        filters: Read the tag expressions as well, into `Partition.filters`; "any" also where there are none.
 
     Returns:
         The benchmark, its `warnings` with one line per file and kind of oddity.
@@ -49,8 +51,8 @@ def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None, fil
     """
     faults = Faults()
     folders = find_folders(Path(annotations), partitions, faults)
-    read = [_read_partition(name, folder, faults, filters) for name, folder in folders.items()]
-    if filters and not faults.errors and not any(part.filters for part in read if part is not None):
+    read = [_read_partition(name, folder, faults, bool(filters)) for name, folder in folders.items()]
+    if filters is True and not faults.errors and not any(part.filters for part in read if part is not None):
         raise DataError(f"annotations: {annotations} has no tag expression: query_tag_lists.json is empty everywhere")
     faults.raise_errors(Path(annotations))
     protocol = {"split": "all", "gallery": "full", "split_source": "none"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 
 from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark
+from muvr_train.errors import DataError, shorten
 from muvr_train.features.index import INDEX, MANIFEST
+from muvr_train.features.placeholders import DEFAULT, plain_texts
 from muvr_train.features.shards import read_json, write_json
 from muvr_train.features.store import tag_key
 from muvr_train.features.writer import StoreWriter
@@ -34,7 +37,7 @@ def add_texts(
     manifest: Mapping[str, Any],
     texts: Mapping[str, str],
     encoder: TextEncoder,
-    dtype: str = "float16",
+    dtype: str | None = "float16",
     batch_size: int = 256,
     stream: str = "text",
 ) -> int:
@@ -67,15 +70,37 @@ def add_texts(
     return sum(map(len, todo.values()))
 
 
-def texts_of(benchmark: Benchmark) -> dict[str, str]:
-    """Collect the texts of the queries that have one, by query id."""
-    return {query.id: query.text for query in benchmark.queries if query.text}
+def texts_of(benchmark: Benchmark, placeholders: str = DEFAULT) -> dict[str, str]:
+    """Collect the texts of the queries that have one, by query id, as they are encoded.
+
+    Args:
+        benchmark: its queries.
+        placeholders: the rule for `<region>` and `<mask...>` (`placeholders.replace_placeholders`).
+
+    Raises:
+        ConfigError: an unknown rule.
+        DataError: texts that hold nothing but placeholders, by query id.
+    """
+    return plain_texts({query.id: query.text for query in benchmark.queries if query.text}, placeholders)
 
 
 def tag_texts_of(benchmark: Benchmark) -> dict[str, str]:
     """Collect the tags of all tag expressions, by the keys of their vectors."""
     pairs = (pair for partition in benchmark.partitions for row in filter_rows(partition) for pair in row.pairs)
     return {tag_key(query, tag): tag for query, tag in pairs}
+
+
+def all_tag_texts_of(benchmark: Benchmark) -> dict[str, str]:
+    """Collect the tags of all tag expressions and the queries' own ones without their sign, by their vectors' keys.
+
+    Raises:
+        DataError: tags without a letter, by query id.
+    """
+    own = [(query.id, re.sub(r"^[+-]\s*", "", tag.strip())) for query in benchmark.queries for tag in query.tags]
+    found = tag_texts_of(benchmark) | {tag_key(query, tag): tag for query, tag in own}
+    if empty := [key for key, tag in found.items() if not re.search(r"\w", tag)]:
+        raise DataError(f"{len(empty)} tags say nothing (query, tag): {shorten(empty, 5)}. Take them out, or name them")
+    return found
 
 
 def store_with_texts(

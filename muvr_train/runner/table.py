@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 from omegaconf import DictConfig
 
-from muvr_train.benchmarks.table import read_table, video_files
+from muvr_train.benchmarks.table import read_table
 from muvr_train.benchmarks.table_files import VIDEOS
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
 from muvr_train.errors import DataError, shorten
-from muvr_train.features.listing import match_videos
+from muvr_train.features.annotations import table_videos
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.texts import texts_of
-
-log = logging.getLogger(__name__)
 
 
 def open_table(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
@@ -35,9 +32,7 @@ def open_table(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchma
         path = Path(cfg.data.features)
     else:
         folder = Path(cfg.data.videos)
-        items, absent = match_videos(folder, video_files(annotations))
-        if absent:
-            _refuse_absent(annotations, folder, absent, strict=cfg.on_missing == "error" or not items)
+        items = table_videos(folder, annotations, strict=cfg.on_missing == "error")
         path = extracted(cfg, folder, device, texts_of(benchmark), items=items)
     store = open_features(path, cache_root(), cfg.residency, device)
     check_same_ids(benchmark, store)
@@ -56,11 +51,3 @@ def check_same_ids(benchmark: Benchmark, store: FeatureStore) -> None:
             f"keys of the store. {VIDEOS} has {shorten(list(benchmark.video_ids), 3)}; the store has "
             f"{shorten(store.ids(), 3)}"
         )
-
-
-def _refuse_absent(annotations: Path, folder: Path, absent: dict[str, str], strict: bool) -> None:
-    reasons = shorten([f"{video} ({reason})" for video, reason in absent.items()], 20)
-    message = f"{annotations / VIDEOS}: {len(absent)} videos have no file in {folder}: {reasons}"
-    if strict:
-        raise DataError(f"{message}. Correct the names, or give their files in the column 'path'")
-    log.warning("%s", message)

@@ -1,0 +1,206 @@
+"""Texts, tags and regions of annotated queries, added to the store that holds the frames."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from muvr_train.benchmarks.types import Benchmark
+from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.features.annotations import read_annotations
+from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.extract import ExtractSettings
+from muvr_train.features.index import INDEX, MANIFEST
+from muvr_train.features.listing import Videos
+from muvr_train.features.masked import FAILED, FILE, OK, PARTIAL, RegionStatus, add_regions, check_maps
+from muvr_train.features.masks import find_masks
+from muvr_train.features.placeholders import DEFAULT, rule_manifest
+from muvr_train.features.sampling import FrameSampler
+from muvr_train.features.shards import read_json, write_json
+from muvr_train.features.store import FeatureStore
+from muvr_train.features.texts import add_texts, all_tag_texts_of, texts_of
+from muvr_train.features.writer import StoreWriter
+
+TEXTS = "texts.json"
+TEXT_STREAMS = ("text", "tags")
+TEXT_KEYS = ("text_encoder", "text_aligned", "text_seed", "text_windows", "placeholders")
+STATUSES = (OK, PARTIAL, FAILED)
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What is added to a store.
+
+    Attributes:
+        benchmark: the queries.
+        texts: {"text": {query id: text}, "tags": {key of a tag: tag}}, as they are encoded.
+        masks: query id -> file or folder of its masks.
+        placeholders: the rule for `<region>` and `<mask...>` in texts.
+        changed: how many texts the rule changed.
+    """
+
+    benchmark: Benchmark
+    texts: Mapping[str, Mapping[str, str]]
+    masks: Mapping[str, Path]
+    placeholders: str
+    changed: int
+
+    def manifest(self) -> dict[str, Any]:
+        """What the store records of them."""
+        return rule_manifest(self.placeholders)
+
+
+def load_annotations(
+    folder: Path | str, masks: Path | str | None = None, placeholders: str | None = None
+) -> Annotations:
+    """Read annotations (MUVR's, or labels of your own), and find the masks.
+
+    Raises:
+        ConfigError: an unknown rule for placeholders.
+        DataError: broken annotations, texts or tags that say nothing, masks of unknown queries.
+    """
+    rule = DEFAULT if placeholders is None else placeholders
+    benchmark = read_annotations(folder)
+    texts = texts_of(benchmark, rule)
+    found = {} if masks is None else find_masks(masks, benchmark)
+    changed = sum(texts[name] != text for name, text in texts_of(benchmark, "keep").items())
+    return Annotations(benchmark, {"text": texts, "tags": all_tag_texts_of(benchmark)}, found, rule, changed)
+
+
+def check_encoder(encoder: FrameEncoder, annotations: Annotations) -> None:
+    """Refuse an encoder that can add nothing, or no regions although there are masks.
+
+    Raises:
+        ConfigError: what it lacks, and which encoders have it.
+    """
+    if not hasattr(encoder, "encode_texts") and not annotations.masks:
+        raise ConfigError(
+            f"annotations=...: encoder {encoder.name} has no text tower, so it cannot encode texts; choose one of "
+            "open_clip, or leave annotations out"
+        )
+    if annotations.masks:
+        check_maps(encoder)
+
+
+def adopt_text_settings(out: Path, manifest: Mapping[str, Any]) -> None:
+    """Let the manifest of a store without texts say how texts are made from now on; others stay as they are."""
+    if not (out / MANIFEST).is_file():
+        return
+    streams = read_json(out / INDEX, "the store's index")["streams"] if (out / INDEX).is_file() else {}
+    stored = read_json(out / MANIFEST, "the store's manifest")
+    new = {key: value for key, value in stored.items() if key not in TEXT_KEYS}
+    new |= {key: manifest[key] for key in TEXT_KEYS if key in manifest}
+    if new != stored and not any(name in streams for name in TEXT_STREAMS):
+        write_json(out / MANIFEST, new)
+
+
+@dataclass(frozen=True)
+class AnnotationReport:
+    """What was added.
+
+    Attributes:
+        out: the store.
+        rows: what to show, by name.
+        regions: what became of each query with masks.
+    """
+
+    out: Path
+    rows: Mapping[str, str]
+    regions: tuple[RegionStatus, ...] = ()
+
+    @property
+    def failures(self) -> tuple[RegionStatus, ...]:
+        """The queries with masks but without region features."""
+        return tuple(status for status in self.regions if status.status == FAILED)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failures
+
+    def lines(self) -> list[str]:
+        """The report as a small table."""
+        lines = [f"{name:<14}{value}" for name, value in self.rows.items()]
+        odd = [status for status in self.regions if status.status != OK]
+        lines += [f"  {status.status:<12}{status.id}: {status.reason}" for status in odd[:MOST_SHOWN]]
+        if len(odd) > MOST_SHOWN:
+            lines.append(f"  ... and {len(odd) - MOST_SHOWN} more")
+        return lines
+
+
+def add_annotations(
+    out: Path | str,
+    encoder: FrameEncoder,
+    annotations: Annotations,
+    videos: Videos,
+    sampler: FrameSampler,
+    settings: ExtractSettings | None = None,
+) -> AnnotationReport:
+    """Add what the store lacks of texts, tags and regions. A kill loses at most `settings.save_every` seconds of work.
+
+    Args:
+        out: the store that holds the frames.
+        encoder: made the frames.
+        annotations: what to add.
+        videos: (id, path) of the queries' videos.
+        sampler: chooses among the frames that have masks.
+        settings: how to run; the store's own dtype counts.
+
+    Raises:
+        ConfigError: see `check_encoder`.
+        DataError: texts or masks differ from those that the store holds.
+    """
+    out, settings = Path(out), settings or ExtractSettings()
+    check_encoder(encoder, annotations)
+    stored = read_json(out / MANIFEST, "the store's manifest")
+    dtype = None if stored["dtype"] == "source" else str(stored["dtype"])
+    manifest = {key: value for key, value in stored.items() if key not in ("created_by", "streams", "dtype")}
+    rows: dict[str, str] = {}
+    if hasattr(encoder, "encode_texts"):
+        _record_texts(out, annotations.texts)
+        for stream, texts in annotations.texts.items():
+            new = add_texts(out, manifest, texts, encoder, dtype, stream=stream)
+            rows["texts" if stream == "text" else stream] = f"{len(texts)} ({new} new)"
+        if annotations.changed or annotations.placeholders != DEFAULT:
+            rows["placeholders"] = f"{annotations.placeholders} ({annotations.changed} texts changed)"
+    else:
+        rows["texts"] = f"none: encoder {encoder.name} has no text tower"
+    statuses: list[RegionStatus] = []
+    if annotations.masks:
+        paths = dict(videos)
+        queries = annotations.benchmark.query_by_id
+        found = {query: paths.get(queries[query].video_id, "") for query in annotations.masks}
+        of = {query: path or f"no file of video {queries[query].video_id}" for query, path in found.items()}
+        with StoreWriter(out, manifest, dtype, settings.shard_mib) as writer:
+            new, statuses = add_regions(writer, encoder, annotations.masks, of, sampler, settings)
+        counts = Counter(status.status for status in statuses)
+        kinds = ", ".join(f"{counts[kind]} {kind}" for kind in STATUSES if counts[kind])
+        rows["regions"] = f"{len(statuses) - counts[FAILED]} ({new} new; {kinds}; see {out / FILE})"
+    return AnnotationReport(out, rows, tuple(statuses))
+
+
+def _record_texts(out: Path, texts: Mapping[str, Mapping[str, str]]) -> None:
+    """Write what is encoded beside the vectors.
+
+    Raises:
+        DataError: texts of vectors that the store holds have changed.
+    """
+    recorded = read_json(out / TEXTS, "its texts") if (out / TEXTS).is_file() else {}
+    store = FeatureStore(out) if (out / INDEX).is_file() else None
+    kept: dict[str, dict[str, str]] = {}
+    for stream, asked in texts.items():
+        old = recorded.get(stream, {})
+        kept[stream] = {key: text for key, text in old.items() if store is not None and store.has(key, stream)}
+        if changed := [key for key, text in kept[stream].items() if asked.get(key, text) != text]:
+            first = changed[0]
+            raise DataError(
+                f"{out} holds vectors of other texts than those of today for {len(changed)} keys of stream {stream!r}: "
+                f"{shorten(changed, 5)} (first: {kept[stream][first]!r} there, {asked[first]!r} here). Choose another "
+                "store"
+            )
+        kept[stream] |= asked
+    write_json(out / TEXTS, kept)
