@@ -2,8 +2,8 @@
 
 Below the folder of masks, a query has one of
 
-    <query id>/<frame>.png    number of the frame in display order, from 0; a word may stand before it (`frame_0012.png`); or
-                              the seconds since the first frame, with an s (`3.25s.png`)
+    <query id>/<frame>.png    number of the frame in display order from 0, a word may stand before it (`frame_12.png`);
+                              or the seconds since the first frame, with an s (`3.25s.png`)
     <query id>.png            one mask for all frames
     <query id>.json           {"<frame>": RLE, ...}, [RLE or null for frame 0, 1, ...], or one RLE for all frames,
                               RLE = {"size": [height, width], "counts": [...] or "..."}
