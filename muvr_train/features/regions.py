@@ -157,10 +157,10 @@ class MaskJob:
             sink.beat()
         sink.emit("black", np.zeros((1, height, width, 3), np.uint8))
         sink.emit("white", np.full((1, height, width, 3), 255, np.uint8))
-        reason = made.reason if made.status == TRUNCATED else ""
-        if lost := len({mask.where for mask in sampler.masks} - {mask.where for mask in sampler.at.values()}):
-            reason += (
-                f"{'; ' if reason else ''}{lost} of {len(sampler.masks)} masks are for frames that it does not have"
-            )
+        reasons = [made.reason] if made.status == TRUNCATED else []
+        lost = {mask.where for mask in sampler.masks} - {mask.where for mask in sampler.at.values()}
+        if lost:
+            reasons.append(f"{len(lost)} of {len(sampler.masks)} masks are for frames that it does not have")
+        reason = "; ".join(reasons)
         used = len(made.indices)
         return VideoStatus(self.id, str(self.path), OK, reason, made.declared, made.found, used, made.backend)
