@@ -77,10 +77,11 @@ class FeatureCollector:
 
     Args:
         dtype: of the store, "float16", "bfloat16" or "float32"; features are converted at once, to save memory.
+        streams: those of the encoder that are kept; None: all.
     """
 
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: str, streams: Sequence[str] | None = None) -> None:
+        self.dtype, self.streams = dtype, streams
         self._parts: dict[str, list[Tensor]] = {}
         self._fault = ""
 
@@ -90,6 +91,8 @@ class FeatureCollector:
         for part in batch.parts:
             if isinstance(part, Rows):
                 for name, values in features.items():
+                    if self.streams is not None and name not in self.streams:
+                        continue
                     if part.stream == "video" or name == "video":
                         self._add(name if part.stream == "video" else part.stream, values[start : start + part.count])
                 start += part.count

@@ -18,11 +18,12 @@ from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root, locked
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.compose import SourceFrames
-from muvr_train.features.copies import PLAN, extract_copies, find_usable, read_failures, read_plan
+from muvr_train.features.copies import PLAN, find_usable, read_plan
 from muvr_train.features.encoders.base import FrameEncoder
-from muvr_train.features.extract import FAILURES, Failure
 from muvr_train.features.listing import list_videos
+from muvr_train.features.status import FILE, OK, VideoStatus, read_statuses
 from muvr_train.features.store import FeatureStore
+from muvr_train.training.copies import extract_copies
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +52,11 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
     else:
         raise ConfigError("data=folder needs data.videos=DIR (a folder of videos), or data.features=STORE made from it")
     sizes = ", ".join(f"{len(plan.names(split))} {split}" for split in ("train", "val", "test"))
-    left_out = len(read_failures(store))
+    left_out = len(_left_out(store, plan))
     corpus = f"edited copies of the videos in {cfg.data.videos or store} ({sizes})"
     benchmark = plan.benchmark()
     if left_out:
-        warning = f"{left_out} videos of the folder cannot be used; {store / FAILURES} says why"
+        warning = f"{left_out} videos of the folder cannot be used; {store / FILE} says why"
         corpus += f"; {warning}"
         benchmark = replace(benchmark, warnings=(warning,))
     return corpus, FeatureStore(store, cfg.residency, device), benchmark
@@ -72,7 +73,7 @@ def _extracted(
     with locked(store.with_suffix(".lock")):
         if (store / PLAN).is_file():
             plan = read_plan(store)
-            failures = [failure for failure in read_failures(store) if failure.id not in _made(plan)]
+            failures = _left_out(store, plan)
         else:
             usable, failures = _usable(sources, videos)
             try:
@@ -81,16 +82,17 @@ def _extracted(
                 raise DataError(f"data.videos={videos}: {error}{_names(failures)}") from error
         if not _complete(store, plan):
             report = extract_copies(plan, sources, encoder, store, failures)
-            if broken := [failure for failure in report.failures if failure.id in _made(plan)]:
+            known = {failure.id for failure in failures}
+            if report is not None and (broken := [made for made in report.failures if made.id not in known]):
                 raise DataError(
-                    f"data.videos={videos}: {len(broken)} of {report.total} copies could not be made: "
-                    f"{shorten([failure.id for failure in broken], 5)}; {store / FAILURES} says why. Repair the videos "
+                    f"data.videos={videos}: {len(broken)} of the benchmark's videos could not be made: "
+                    f"{shorten([failure.id for failure in broken], 5)}; {store / FILE} says why. Repair the videos "
                     "and run again (what was made is kept)"
                 )
     return store, plan
 
 
-def _usable(sources: SourceFrames, videos: Path) -> tuple[list[str], list[Failure]]:
+def _usable(sources: SourceFrames, videos: Path) -> tuple[list[str], list[VideoStatus]]:
     """Sources that decode, each content once; the others with the reason."""
     usable, failures = find_usable(sources)
     first: dict[str, str] = {}
@@ -98,7 +100,8 @@ def _usable(sources: SourceFrames, videos: Path) -> tuple[list[str], list[Failur
     for name in list(usable):
         if name in twins and (other := first.setdefault(twins[name], name)) != name:
             usable.remove(name)
-            failures.append(Failure(f"{NAME}/{name}", sources.paths[name], f"the same file as {other}"))
+            reason = f"the same file as {other}"
+            failures.append(VideoStatus(f"{NAME}/{name}", str(sources.paths[name]), OK, reason))
     if failures:
         log.warning("%d of %d videos in %s are left out%s", len(failures), len(sources.paths), videos, _names(failures))
     if not usable:
@@ -122,8 +125,10 @@ def _equal_files(paths: Mapping[str, Path]) -> dict[str, str]:
     return digests
 
 
-def _made(plan: CopiesPlan) -> set[str]:
-    return {recipe.id for recipe in plan.recipes}
+def _left_out(store: Path, plan: CopiesPlan) -> list[VideoStatus]:
+    """Videos of the folder that are not in the plan."""
+    made = {recipe.id for recipe in plan.recipes}
+    return [status for id_, status in read_statuses(store).items() if id_ not in made]
 
 
 def _complete(store: Path, plan: CopiesPlan) -> bool:
@@ -133,10 +138,10 @@ def _complete(store: Path, plan: CopiesPlan) -> bool:
     return all(opened.has(recipe.id, recipe.stream) for recipe in plan.recipes)
 
 
-def _names(failures: list[Failure]) -> str:
+def _names(failures: list[VideoStatus]) -> str:
     if not failures:
         return ""
-    return ": " + shorten([f"{failure.path.name} ({failure.reason})" for failure in failures], 5)
+    return ": " + shorten([f"{Path(failure.path).name} ({failure.reason})" for failure in failures], 5)
 
 
 def _check_fractions(plan: CopiesPlan, fractions: list[float], store: Path) -> None:

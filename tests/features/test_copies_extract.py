@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import shutil
 from pathlib import Path
@@ -13,50 +12,55 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
-from torch import Tensor, nn
+from torch import Tensor
 
 from muvr_train.benchmarks.copies import CopiesPlan, plan_copies
 from muvr_train.benchmarks.copies_draw import CopiesSettings
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import evaluate
 from muvr_train.features.compose import SourceFrames, shrink
-from muvr_train.features.copies import extract_copies, find_usable, read_plan
+from muvr_train.features.copies import find_usable, read_plan
 from muvr_train.features.edits.apply import apply_edit
 from muvr_train.features.edits.overlays import title_card
 from muvr_train.features.edits.temporal import take
-from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.extract import ExtractReport, ExtractSettings
 from muvr_train.features.listing import list_videos
+from muvr_train.features.status import read_statuses
 from muvr_train.features.store import FeatureStore
 from muvr_train.runner.copies import open_copies
 from muvr_train.runner.models import baseline_models
+from muvr_train.training.copies import extract_copies
+from tests.toy_encoder import Means
 
 NAMES = [f"v{number}" for number in range(8)]
 FRACTIONS = (0.4, 0.3, 0.3)  # 3, 2 and 3 of 8
 
 
-class Small(FrameEncoder):
-    """Mean colours of 3 x 3 regions; counts its passes and stops where told to."""
+class Small(Means):
+    """Mean colours of 2 x 2 regions; counts its passes and stops where told to."""
 
     def __init__(self, stop_after: int = 10**9, device: str = "cpu") -> None:
-        super().__init__("small", nn.Identity(), 32, device)
+        super().__init__(device=device)
         self.passes, self.stop_after = 0, stop_after
 
-    @property
-    def streams(self) -> tuple[str, ...]:
-        return ("video", "fine")
-
-    def prepare(self, frames: np.ndarray) -> Tensor:
-        x = torch.from_numpy(np.array(frames)).float().permute(0, 3, 1, 2) / 255
-        return nn.functional.adaptive_avg_pool2d(x, 3)
-
-    def forward_batch(self, x: Tensor) -> dict[str, Tensor]:
+    def compute(self, x: Tensor) -> dict[str, Tensor]:
         self.passes += 1
         if self.passes > self.stop_after:
-            raise KeyboardInterrupt
-        return {"video": x.flatten(2).transpose(1, 2), "fine": x.mean((2, 3))[:, None]}
+            raise RuntimeError("stopped")
+        return super().compute(x)
 
     def manifest(self) -> dict[str, Any]:
-        return {"encoder": "small", "features": {"video": {"grid": 3}, "fine": {"grid": 1}}}
+        return {"encoder": "small", "features": {"video": {"grid": 1}, "fine": {"grid": 2}}}
+
+
+def run(
+    plan: CopiesPlan, sources: SourceFrames, out: Path, encoder: Small | None = None, **settings: Any
+) -> ExtractReport:
+    report = extract_copies(
+        plan, sources, encoder or Small(), out, settings=ExtractSettings(progress=False, **settings)
+    )
+    assert report is not None
+    return report
 
 
 def write_video(path: Path, seed: int, frames: int = 24) -> None:
@@ -138,40 +142,37 @@ def decode(path: Path, short_side: int) -> np.ndarray:
 def test_every_planned_video_is_stored_and_equals_the_slow_way(
     sources: SourceFrames, plan: CopiesPlan, tmp_path: Path
 ) -> None:
-    report = extract_copies(plan, sources, Small(), tmp_path / "s", workers=2, progress=False)
+    report = run(plan, sources, tmp_path / "s", workers=2)
     store = FeatureStore(tmp_path / "s")
-    assert (report.total, report.stored, report.skipped, report.failures) == (
-        len(plan.recipes),
-        len(plan.recipes),
-        0,
-        (),
-    )
+    ids = {recipe.id for recipe in plan.recipes}
+    assert {status.id for status in report.new} == {status.id for status in report.statuses} == ids
+    assert all(status.status == "ok" for status in report.statuses)
     assert store.dims.fine_dim is None
-    assert store.manifest["features"] == {"video": {"grid": 3}}
+    assert store.manifest["features"] == {"video": {"grid": 1}}
     assert read_plan(tmp_path / "s") == plan
-    assert {recipe.id for recipe in plan.recipes} == set(store.ids())
+    assert ids == set(store.ids())
     for name in plan.names("train"):
         assert store.views(f"copies/{name}") == ["view1", "view2"]
     assert any(edit.name == "inset" for r in plan.recipes for piece in r.pieces for edit in piece.edits)
     for recipe in plan.recipes:
         slow = slow_features(recipe, dict(sources.paths), 48)
-        np.testing.assert_allclose(store.array(recipe.id, recipe.stream), slow, atol=2e-3)
+        np.testing.assert_allclose(store.array(recipe.id, recipe.stream), slow, rtol=1e-3)
 
 
 def test_an_interrupted_extraction_goes_on_and_ends_equal(
-    sources: SourceFrames, plan: CopiesPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sources: SourceFrames, plan: CopiesPlan, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("muvr_train.features.copies.FLUSH_EVERY", 4)
-    with pytest.raises(KeyboardInterrupt):
-        extract_copies(plan, sources, Small(stop_after=30), tmp_path / "s", workers=1, progress=False)
-    encoder = Small()
-    report = extract_copies(plan, sources, encoder, tmp_path / "s", workers=1, progress=False)
-    assert report.skipped >= 20
-    assert report.stored == encoder.passes == len(plan.recipes) - report.skipped
-    extract_copies(plan, sources, Small(), tmp_path / "whole", workers=2, progress=False)
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(plan, sources, tmp_path / "s", Small(stop_after=14), workers=1, save_every=0)
+    report = run(plan, sources, tmp_path / "s", workers=1)
+    assert 10 < len(report.new) < len(report.statuses)
+    whole = run(plan, sources, tmp_path / "whole", workers=2)
+    assert len(whole.new) == len(report.statuses)
     one, other = FeatureStore(tmp_path / "s"), FeatureStore(tmp_path / "whole")
     for recipe in plan.recipes:
-        np.testing.assert_array_equal(one.array(recipe.id, recipe.stream), other.array(recipe.id, recipe.stream))
+        got, wanted = (store.array(recipe.id, recipe.stream) for store in (one, other))
+        np.testing.assert_allclose(got, wanted, rtol=1e-3)
+    assert read_statuses(tmp_path / "s") == read_statuses(tmp_path / "whole")
 
 
 def test_a_source_that_breaks_after_planning_is_listed_and_made_up_for_later(
@@ -181,25 +182,26 @@ def test_a_source_that_breaks_after_planning_is_listed_and_made_up_for_later(
     path, kept = sources.paths[name], tmp_path / "kept.mp4"
     shutil.copy(path, kept)
     path.write_bytes(b"no video")
-    report = extract_copies(plan, sources, Small(), tmp_path / "s", progress=False)
+    report = run(plan, sources, tmp_path / "s")
     shown = {r.id for r in plan.recipes if any(name == source for piece in r.pieces for source, _, _ in piece.shown())}
     assert {failure.id for failure in report.failures} == shown
-    assert report.stored == len(plan.recipes) - len(report.failures)
-    with (tmp_path / "s" / "failures.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["id"] for row in rows} == shown
-    assert all("cannot be decoded" in row["reason"] for row in rows)
+    failed = {id_: status for id_, status in read_statuses(tmp_path / "s").items() if status.failed}
+    assert set(failed) == shown
+    assert all(f"{name}.mp4" in status.reason or status.path == str(path) for status in failed.values())
+    assert not set(FeatureStore(tmp_path / "s").ids()) & shown
     shutil.copy(kept, path)
-    report = extract_copies(plan, sources, Small(), tmp_path / "s", progress=False)
-    assert (report.stored, report.failures) == (len(shown), ())
-    assert not (tmp_path / "s" / "failures.csv").exists()
+    report = run(plan, sources, tmp_path / "s")
+    assert ({status.id for status in report.new}, report.failures) == (shown, ())
+    assert not any(status.failed for status in read_statuses(tmp_path / "s").values())
 
 
 def test_find_usable_names_the_reason(sources: SourceFrames) -> None:
     sources.paths["v3"].write_bytes(b"")
     usable, failures = find_usable(sources, progress=False)
     assert usable == [name for name in NAMES if name != "v3"]
-    assert [(failure.id, failure.reason) for failure in failures] == [("copies/v3", "the file is empty (0 bytes)")]
+    assert [(failure.id, failure.status, failure.reason) for failure in failures] == [
+        ("copies/v3", "undecodable", "the file is empty (0 bytes)")
+    ]
 
 
 def test_a_bounded_cache_gives_the_same_frames(folder: Path) -> None:
@@ -241,7 +243,7 @@ def test_open_copies_leaves_broken_and_equal_files_out_and_says_so(
     assert "broken.mp4" in caplog.text
     for told in (corpus, benchmark.warnings[0]):
         assert "2 videos of the folder cannot be used" in told
-        assert str(store.path / "failures.csv") in told
+        assert str(store.path / "status.csv") in told
     assert set(read_plan(store.path).sources) == set(NAMES)
     again, _, _ = open_copies(settings_of(folder), "cpu")
     assert again == corpus
@@ -272,6 +274,6 @@ def test_open_copies_refuses_what_cannot_work(folder: Path, tmp_path: Path, monk
 def test_all_real_clips_are_used(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUVR_TRAIN_CACHE", str(tmp_path / "cache"))
     _, store, benchmark = open_copies(settings_of(shared / "data" / "clips", data__fractions=[0.5, 0.2, 0.3]), "cpu")
-    assert not (store.path / "failures.csv").exists()
+    assert not any(status.failed for status in read_statuses(store.path).values())
     assert len(read_plan(store.path).sources) == 48
     assert all(store.has(video) for video in benchmark.video_ids)
