@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError
+from muvr_train.features.encoders.running import Compiled, check_precision, first_line, in_precision, normalised
+from muvr_train.features.encoders.whitening import LearnedWhitening
 
 Frames = NDArray[np.uint8]
 Features = dict[str, NDArray[np.float32]]
 Preprocess = Callable[[Frames], Frames]
-PRECISIONS: dict[str, torch.dtype | None] = {"32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class FrameEncoder(ABC):
@@ -44,6 +44,7 @@ class FrameEncoder(ABC):
             in the processes that decode.
         mean: pixel mean per channel on a scale of 0 to 1.
         std: pixel deviation per channel on a scale of 0 to 1.
+        shapes: (D, R) per stream, before whitening.
 
     Raises:
         ConfigError: settings that cannot work.
@@ -64,14 +65,14 @@ class FrameEncoder(ABC):
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"encoder.batch_size must be at least 1, got {batch_size}")
-        if str(precision) not in PRECISIONS:
-            raise ConfigError(f"precision={precision} is not possible: choose from {', '.join(PRECISIONS)}")
         self.name = name
         self.model: Any = model.eval().requires_grad_(False).to(memory_format=torch.channels_last)
         self.batch_size = batch_size
-        self.precision = str(precision)
+        self.precision = check_precision(precision)
         self.compile = compile
-        self._compiled: Any = None
+        self.shapes: dict[str, tuple[int, int]] = {}
+        self._compiled: Compiled | None = None
+        self._whitening: LearnedWhitening | None = None
         self.to(device)
 
     def compute(self, x: Tensor) -> dict[str, Tensor]:
@@ -94,23 +95,55 @@ class FrameEncoder(ABC):
     @property
     def needs_fit(self) -> bool:
         """Whether `fit` or `load_fit` must be called before anything is encoded."""
-        return False
+        return self._whitening is not None and not self._whitening.fitted
+
+    @property
+    def fit_frames(self) -> int:
+        """How many frames `fit` wants: four times as many vectors as they have dimensions, at least 1,000 frames."""
+        width, regions = next(iter(self.shapes.values()))
+        return max(1000, -(-4 * width // regions))
 
     def fit(self, batches: Iterable[Tensor]) -> None:
-        """Learn from a sample of prepared frames, uint8 [n, 3, h, w] per batch; one pass, bounded memory."""
-        raise NotImplementedError(f"encoder {self.name} learns nothing from frames")
+        """Learn the whitening from a sample of prepared frames, uint8 [n, 3, h, w] per batch; bounded memory.
+
+        Raises:
+            DataError: too few frames, or frames that are too much alike.
+        """
+        with torch.inference_mode():
+            self._learned.fit(self._vectors(batch) for batch in batches)
+        self._learned.to(self.device)
+
+    def _vectors(self, x: Tensor) -> Tensor:
+        parts = [self._run(part.to(self.device), self.compute) for part in torch.split(x, self.batch_size)]
+        return torch.cat([values for part in parts for values in part.values()]).flatten(0, 1)
 
     def save_fit(self, path: Path) -> None:
         """Write what `fit` learned as safetensors, atomically."""
-        raise NotImplementedError(f"encoder {self.name} learns nothing from frames")
+        self._learned.save(path)
 
     def load_fit(self, path: Path) -> None:
-        """Read what `save_fit` wrote."""
-        raise NotImplementedError(f"encoder {self.name} learns nothing from frames")
+        """Read what `save_fit` wrote.
+
+        Raises:
+            DataError: no such file, or one of another encoder, weights or settings.
+        """
+        self._learned.load(path)
+        self._learned.to(self.device)
+
+    @property
+    def _learned(self) -> LearnedWhitening:
+        if self._whitening is None:
+            raise ConfigError(f"encoder {self.name} learns nothing from frames: it has no whitening")
+        return self._whitening
 
     def settings(self) -> dict[str, Any]:
         """Entries of the manifest that stand there only where a setting is not the default."""
-        return {} if self.precision == "32" else {"precision": self.precision}
+        made: dict[str, Any] = {} if self.precision == "32" else {"precision": self.precision}
+        if self._whitening is not None:
+            made["whitening"] = {"dim": self._whitening.dim}
+            if self._whitening.fitted:
+                made["whitening_hash"] = self._whitening.hash
+        return made
 
     def to(self, device: torch.device | str) -> FrameEncoder:
         """Move the network.
@@ -121,6 +154,8 @@ class FrameEncoder(ABC):
         try:
             self.device = torch.device(device)
             self.model.to(self.device)
+            if self._whitening is not None:
+                self._whitening.to(self.device)
         except (RuntimeError, AssertionError) as error:
             raise ConfigError(
                 f"device={device}: cannot be used ({str(error).splitlines()[0]}); try device=cpu"
@@ -137,47 +172,53 @@ class FrameEncoder(ABC):
         Raises:
             ConfigError: `compile` is asked for and impossible.
         """
-        if not self.compile:
-            return self._run(x, self.compute)
-        count = len(x)
-        if count < self.batch_size:  # one shape, one compilation
-            x = torch.cat([x, x[-1:].expand(self.batch_size - count, -1, -1, -1)])
-        if self._compiled is None:
-            self._compiled = torch.compile(self.compute, dynamic=False)
-        try:
-            found = self._run(x, self._compiled)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-            raise ConfigError(
-                f"compile=true: {self.name} cannot be compiled here ({reason}); use compile=false"
-            ) from error
-        return {name: values[:count] for name, values in found.items()}
+        if self.compile and self._compiled is None:
+            self._compiled = Compiled(self.compute, self.batch_size, self.name)
+        found = self._run(x, self._compiled or self.compute)
+        if self._whitening is not None:
+            found = {name: self._whitening.apply(values) for name, values in found.items()}
+        return found
 
-    def try_settings(self, size: tuple[int, int]) -> None:
-        """Run one black picture of `size` (height, width), not compiled, so that impossible settings fail early."""
-        with torch.inference_mode():
-            self._run(torch.zeros(1, 3, *size, dtype=torch.uint8, device=self.device), self.compute)
+    def check_settings(
+        self,
+        size: tuple[int, int],
+        dim: int | Mapping[str, int] | None = None,
+        whitening: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Encode one black picture, so that impossible settings fail early; the last step of every constructor.
+
+        Args:
+            size: height and width of the picture.
+            dim: the width D that all streams, or each, are expected to have (before whitening); None: any.
+            whitening: {dim: N} to whiten the only stream.
+
+        Raises:
+            ConfigError: a picture size or grid that the network refuses, another width, impossible whitening.
+        """
+        x = torch.zeros(1, 3, *size, dtype=torch.uint8, device=self.device)
+        try:
+            with torch.inference_mode():
+                found = self._run(x, self.compute)
+        except (RuntimeError, AssertionError, ValueError) as error:
+            raise ConfigError(
+                f"encoder {self.name} cannot encode pictures of {size[0]} x {size[1]}: {first_line(error)}"
+            ) from error
+        self.shapes = {name: (values.shape[2], values.shape[1]) for name, values in found.items()}
+        for name, (width, _) in self.shapes.items():
+            expected = dim.get(name) if isinstance(dim, Mapping) else dim
+            if expected is not None and expected != width:
+                raise ConfigError(
+                    f"encoder.dim={expected}: the features of {self.name} (stream {name}) have {width} dimensions; "
+                    f"is it the architecture you mean? Otherwise set encoder.dim={width}"
+                )
+        if whitening is not None:
+            if len(found) != 1:
+                raise ConfigError(f"encoder.whitening takes an encoder of one stream; it has {', '.join(found)}")
+            self._whitening = LearnedWhitening(whitening, next(iter(self.shapes.values()))[0], self.manifest())
 
     def _run(self, x: Tensor, compute: Callable[[Tensor], dict[str, Tensor]]) -> dict[str, Tensor]:
-        with self._in_precision():
-            return {name: values.float() for name, values in compute(self._normalised(x)).items()}
-
-    def _normalised(self, x: Tensor) -> Tensor:
-        mean = torch.tensor(self.mean, device=x.device).view(1, 3, 1, 1) * 255
-        std = torch.tensor(self.std, device=x.device).view(1, 3, 1, 1) * 255
-        return ((x.float() - mean) / std).contiguous(memory_format=torch.channels_last)
-
-    @contextmanager
-    def _in_precision(self) -> Iterator[None]:
-        dtype = PRECISIONS[self.precision]
-        now = torch.backends.cudnn
-        with (
-            torch.autocast(self.device.type, dtype or torch.bfloat16, enabled=dtype is not None),
-            now.flags(now.enabled, now.benchmark, now.benchmark_limit, now.deterministic, allow_tf32=dtype is not None),
-        ):
-            yield
+        with in_precision(self.device, self.precision):
+            return {name: values.float() for name, values in compute(normalised(x, self.mean, self.std)).items()}
 
     def encode_prepared(self, videos: Sequence[Tensor]) -> list[Features]:
         """Encode the prepared frames of several videos together; float32 numpy [T, R, D] per video and stream."""
@@ -214,9 +255,10 @@ class FrameEncoder(ABC):
         """
         if stream not in self.streams:
             raise ConfigError(f"encoder {self.name} has no stream {stream!r}; it has {', '.join(self.streams)}")
-        with torch.inference_mode(), self._in_precision():
-            maps = [
-                self.compute_maps(self._normalised(part.to(self.device)), stream).float().cpu()
-                for part in torch.split(x, self.batch_size)
-            ]
+        with torch.inference_mode(), in_precision(self.device, self.precision):
+            maps = [self._map(part.to(self.device), stream).cpu() for part in torch.split(x, self.batch_size)]
         return np.asarray(torch.cat(maps).numpy(), dtype=np.float32)
+
+    def _map(self, x: Tensor, stream: str) -> Tensor:
+        values = self.compute_maps(normalised(x, self.mean, self.std), stream).float()
+        return values if self._whitening is None else self._whitening.apply(values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
-from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.errors import ConfigError
 from muvr_train.features.encoders.base import FrameEncoder
-from muvr_train.features.encoders.clip_regions import region_embeddings
+from muvr_train.features.encoders.clip_loading import create_clip
+from muvr_train.features.encoders.clip_regions import place_embeddings, region_embeddings
+from muvr_train.features.encoders.clip_texts import TextTokenizer, check_text_windows
 from muvr_train.features.encoders.pixels import PillowFrames
 from muvr_train.features.encoders.streams import StreamSpec
 from muvr_train.features.encoders.weights import weights_hash
 from muvr_train.features.text_hash import check_texts
 
 log = logging.getLogger(__name__)
+TEXTS = 256  # token rows per forward pass of the text tower
 
 
 class OpenClipEncoder(FrameEncoder):
@@ -38,6 +41,15 @@ class OpenClipEncoder(FrameEncoder):
         device: where the network runs.
         precision: "32", "bf16" or "fp16".
         compile: use torch.compile.
+        dim: the width that the embedding must have; null: any.
+        tag: where `pretrained` is a file, the tag whose preprocessing and GELU its weights have; needed where the
+            architecture's tags differ in that.
+        text_windows: what happens to texts over the context length: "cut" keeps the beginning and the end token, "mean"
+            splits the text into as few windows of nearly equal length as hold all of it, each with start and end token,
+            and averages their L2-normalised embeddings with equal weight.
+
+    Attributes:
+        texts_cut: how many texts `encode_texts` has cut so far.
 
     Raises:
         ConfigError: unknown architecture or tag, a tag trained with another GELU than the architecture has.
@@ -54,6 +66,9 @@ class OpenClipEncoder(FrameEncoder):
         device: torch.device | str = "cpu",
         precision: str = "32",
         compile: bool = False,  # noqa: A002
+        dim: int | Mapping[str, int] | None = None,
+        tag: str | None = None,
+        text_windows: str = "cut",
     ) -> None:
         self.architecture = architecture
         self.specs = StreamSpec.parse(streams)
@@ -62,17 +77,18 @@ class OpenClipEncoder(FrameEncoder):
                 raise ConfigError(
                     f"streams.{stream}.stages: an open_clip encoder only has its last map; leave stages out"
                 )
-        model = _create(architecture, pretrained)
+        self.text_windows = check_text_windows(text_windows)
+        self.texts_cut = 0
+        model = create_clip(architecture, pretrained, tag)
         self.pretrained = f"file:{Path(pretrained).name}" if pretrained and Path(pretrained).is_file() else pretrained
         self.weights_hash = weights_hash(model)
         self.preprocessing = {key: _plain(value) for key, value in model.visual.preprocess_cfg.items()}
-        self.preprocess = PillowFrames.from_open_clip(self.preprocessing)
-        self.size = min(self.preprocess.size)
-        self.mean = tuple(self.preprocessing["mean"])
-        self.std = tuple(self.preprocessing["std"])
-        self._tokenizer: Any = None
+        self.preprocess = pixels = PillowFrames.from_open_clip(self.preprocessing)
+        self.size = min(pixels.size)
+        self.mean, self.std = tuple(self.preprocessing["mean"]), tuple(self.preprocessing["std"])
+        self._tokenizer: TextTokenizer | None = None
         super().__init__(name or architecture, model, batch_size, device, precision, compile)
-        self.try_settings(self.preprocess.size)
+        self.check_settings(pixels.size, dim)
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -85,43 +101,49 @@ class OpenClipEncoder(FrameEncoder):
         found = region_embeddings(self.model.visual, x, grids)
         return {name: found[spec.grid] for name, spec in self.specs.items()}
 
-    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Text embeddings [n, D] in the space of the image embeddings, not normalised.
+    def compute_maps(self, x: Tensor, stream: str) -> Tensor:  # noqa: ARG002 (they all are in one space)
+        """Embeddings [n, H, W, D] of all places of the last map."""
+        return place_embeddings(self.model.visual, x)
 
-        Texts over the context length are cut, the end token kept; how many is logged.
+    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Text embeddings [n, D] in the space of the image embeddings.
+
+        They are not normalised; with text_windows "mean" each is a mean of unit vectors. The first texts that are cut
+        are logged, all are counted in `texts_cut`.
 
         Raises:
             DataError: no texts, an empty text, a tokenizer that cannot be had.
         """
         check_texts(texts)
-        tokenizer = self._get_tokenizer()
-        length = getattr(tokenizer, "context_length", None)
-        if length and hasattr(tokenizer, "encode"):
-            cut = sum(len(tokenizer.encode(text)) + 2 > length for text in texts)
-            if cut:
-                log.warning(
-                    "%d of %d texts are longer than the %d tokens of %s and are cut", cut, len(texts), length, self.name
-                )
-        tokens = tokenizer(list(texts))
-        with torch.inference_mode():
-            parts = [self.model.encode_text(part.to(self.device)).float().cpu() for part in torch.split(tokens, 256)]
-        return np.asarray(torch.cat(parts).numpy(), dtype=np.float32)
-
-    def _get_tokenizer(self) -> Any:
-        import open_clip
-
         if self._tokenizer is None:
-            try:
-                self._tokenizer = open_clip.get_tokenizer(self.architecture)
-            except (OSError, RuntimeError, ImportError, ValueError) as error:
-                raise DataError(f"the tokenizer of {self.architecture} cannot be had: {_first_line(error)}") from error
-        return self._tokenizer
+            self._tokenizer = TextTokenizer(self.architecture)
+        if self.text_windows == "mean":
+            windows = [self._tokenizer.split(text) for text in texts]
+            parts = torch.split(F.normalize(self._embed(torch.cat(windows)), dim=-1), [len(rows) for rows in windows])
+            return np.stack([part.mean(dim=0).numpy() for part in parts])
+        tokens, cut = self._tokenizer.cut(texts)
+        if cut and not self.texts_cut:
+            log.warning(
+                "%d of %d texts are longer than the %d tokens of %s and are cut; text_windows=mean reads them whole",
+                cut,
+                len(texts),
+                self._tokenizer.length,
+                self.name,
+            )
+        self.texts_cut += cut
+        return np.asarray(self._embed(tokens).numpy(), dtype=np.float32)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        with torch.inference_mode():
+            parts = [self.model.encode_text(rows.to(self.device)).float().cpu() for rows in torch.split(tokens, TEXTS)]
+        return torch.cat(parts)
 
     def manifest(self) -> dict[str, Any]:
         """Plain data for `make_manifest`."""
         import open_clip
 
         config = open_clip.get_model_config(self.architecture) or {}
+        windows = {} if self.text_windows == "cut" else {"text_windows": self.text_windows}
         return {
             "encoder": self.name,
             "architecture": f"open_clip/{self.architecture}",
@@ -132,66 +154,10 @@ class OpenClipEncoder(FrameEncoder):
             "features": {name: {"grid": spec.grid} for name, spec in self.specs.items()},
             "text_encoder": self.name,
             "text_aligned": True,
+            "text_context_length": config.get("text_cfg", {}).get("context_length", 77),
+            **windows,
             **self.settings(),
         }
-
-
-def _create(architecture: str, pretrained: str | None) -> Any:
-    """Make the model and load all of its weights; random ones are seeded."""
-    import open_clip
-
-    config = open_clip.get_model_config(architecture)
-    if config is None:
-        near = [known for known in open_clip.list_models() if architecture.lower()[:6] in known.lower()]
-        raise ConfigError(
-            f"encoder.architecture={architecture}: open_clip has no such model; "
-            f"it has {shorten(near or open_clip.list_models(), 12)}"
-        )
-    is_file = pretrained is not None and Path(pretrained).is_file()
-    if pretrained and not is_file:
-        _check_tag(architecture, pretrained, config)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        try:
-            return open_clip.create_model(architecture, pretrained=pretrained or None)
-        except (RuntimeError, OSError, ValueError, KeyError, EOFError, StopIteration, pickle.UnpicklingError) as error:
-            if pretrained is None:
-                raise
-            if is_file:
-                raise DataError(f"{pretrained}: does not fit {architecture} completely: {_misfit(error)}") from error
-            raise DataError(
-                f"the weights {pretrained} of {architecture} cannot be had ({_first_line(error)}); "
-                "without network give encoder.pretrained=<weight file>"
-            ) from error
-
-
-def _check_tag(architecture: str, tag: str, config: Mapping[str, Any]) -> None:
-    import open_clip
-
-    known = open_clip.pretrained.list_pretrained_tags_by_model(architecture)
-    settings = open_clip.get_pretrained_cfg(architecture, tag)
-    if not settings:
-        raise ConfigError(
-            f"encoder.pretrained={tag}: neither a file nor a tag of {architecture}; "
-            f"its tags: {', '.join(known) or 'none'}"
-        )
-    asked, ours = bool(settings.get("quick_gelu", False)), bool(config.get("quick_gelu", False))
-    if asked != ours:
-        other = f"{architecture}-quickgelu" if asked else architecture.removesuffix("-quickgelu")
-        raise ConfigError(
-            f"{architecture} with pretrained={tag}: the weights want {'Quick' if asked else 'plain '}GELU; "
-            f"use encoder.architecture={other}"
-        )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-
-
-def _misfit(error: Exception) -> str:
-    """What PyTorch says about keys that do not fit, shortened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return shorten([line[:200] for line in lines[1:] or lines], 3) or type(error).__name__
 
 
 def _plain(value: Any) -> Any:

@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.encoders.pixels import FitFrames, check_fit
+from muvr_train.features.encoders.places import join_maps, places
 from muvr_train.features.encoders.pooling import region_grid
+from muvr_train.features.encoders.running import first_line
 from muvr_train.features.encoders.streams import StreamSpec
 from muvr_train.features.encoders.weights import load_checked, read_weights, weights_hash
+from muvr_train.names import nearest_names
 
 
 class TimmEncoder(FrameEncoder):
@@ -33,6 +36,8 @@ class TimmEncoder(FrameEncoder):
         device: where the network runs.
         precision: "32", "bf16" or "fp16".
         compile: use torch.compile.
+        dim: the width that the features must have, for all streams or by stream; null: any.
+        whitening: {dim: N} for PCA-whitening of the only stream to N dimensions, learned from a sample (see `fit`).
 
     Raises:
         ConfigError: unknown architecture, stage, setting, or a grid finer than its map.
@@ -53,6 +58,8 @@ class TimmEncoder(FrameEncoder):
         device: torch.device | str = "cpu",
         precision: str = "32",
         compile: bool = False,  # noqa: A002
+        dim: int | Mapping[str, int] | None = None,
+        whitening: Mapping[str, Any] | None = None,
     ) -> None:
         import timm.data
 
@@ -72,7 +79,7 @@ class TimmEncoder(FrameEncoder):
         self.pretrained, self.weights_hash = self._load(model, pretrained)
         super().__init__(name or architecture, self._optimize(model.eval()), batch_size, device, precision, compile)
         self._stages = self._plan()
-        self.try_settings((self.size, self.size))
+        self.check_settings((self.size, self.size), dim, whitening)
 
     def _load(self, model: Any, pretrained: bool | str | Path) -> tuple[str | None, str]:
         """Load the weights; returns what the manifest calls them, and their hash."""
@@ -122,15 +129,34 @@ class TimmEncoder(FrameEncoder):
             final, outputs = self.model.forward_intermediates(x, indices=wanted)
             maps = dict(zip(wanted, outputs, strict=True))
         elif wanted:
-            outputs = self.model.forward_intermediates(x, indices=wanted, stop_early=True, intermediates_only=True)
-            maps = dict(zip(wanted, outputs, strict=True))
+            maps = dict(zip(wanted, self._maps(x, wanted), strict=True))
         else:
             final = self.model.forward_features(x)
-        pooled: Any = self.model.forward_head(final, pre_logits=True)[:, None] if needs_head else None
+        pooled: Any = self._head(final)[:, None] if needs_head else None
         return {
             name: pooled if stages is None else region_grid([maps[stage] for stage in stages], self.specs[name].grid)
             for name, stages in self._stages.items()
         }
+
+    def compute_maps(self, x: Tensor, stream: str) -> Tensor:
+        """The stream's stages at the finest resolution, or the last map where it is the global feature."""
+        stages = self._stages[stream]
+        if stages is not None:
+            found = dict(zip(sorted(set(stages)), self._maps(x, sorted(set(stages))), strict=True))
+            return join_maps([found[stage] for stage in stages])
+        maps, project = places(self.model, self.model.forward_features(x), self._head)
+        return project(maps.flatten(2).transpose(1, 2)).view(len(x), *maps.shape[2:], -1)
+
+    def _maps(self, x: Tensor, stages: Sequence[int]) -> list[Tensor]:
+        """The outputs [n, C, H, W] of stages in rising order."""
+        maps: list[Tensor] = self.model.forward_intermediates(
+            x, indices=list(stages), stop_early=True, intermediates_only=True
+        )
+        return maps
+
+    def _head(self, features: Tensor) -> Tensor:
+        pooled: Tensor = self.model.forward_head(features, pre_logits=True)
+        return pooled
 
     def manifest(self) -> dict[str, Any]:
         """Plain data for `make_manifest`."""
@@ -156,11 +182,18 @@ def _create(architecture: str, download: bool) -> Any:
     """Make the model without classifier; random weights are seeded, so that they are the same in every run."""
     import timm
 
-    if not timm.is_model(architecture):
-        near = timm.list_models(f"*{architecture.split('.')[0]}*")
+    base, _, tag = architecture.partition(".")
+    if not timm.is_model(base):
+        near = timm.list_models(f"*{base}*") or nearest_names(base, timm.list_models(), 5)
         raise ConfigError(
             f"encoder.architecture={architecture}: timm has no such model"
             + (f"; near: {shorten(near, 8)}" if near else "; `timm.list_models('*name*')` lists them")
+        )
+    tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{base}.*")]
+    if tag and tag not in tags:
+        raise ConfigError(
+            f"encoder.architecture={architecture}: {base} has no weights {tag!r}; its tags: "
+            f"{shorten(tags, 20) or 'none'}"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -170,6 +203,6 @@ def _create(architecture: str, download: bool) -> Any:
             if not download:
                 raise ConfigError(f"encoder.architecture={architecture}: {error}") from error
             raise DataError(
-                f"the weights of {architecture} cannot be had ({str(error).splitlines()[0][:200]}); "
+                f"the weights of {architecture} cannot be had ({first_line(error)}); "
                 "without network give encoder.pretrained=<weight file>"
             ) from error
