@@ -74,6 +74,6 @@ def h264(frames: Frames, crf: int) -> Frames:
             made.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(picture))))
         made.mux(stream.encode())
     file.seek(0)
-    with av.open(file) as coded:
+    with av.open(file, "r") as coded:
         decoded = np.stack([frame.to_ndarray(format="rgb24") for frame in coded.decode(video=0)])
     return np.ascontiguousarray(decoded[:, :rows, :columns])
