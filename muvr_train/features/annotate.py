@@ -15,6 +15,7 @@ from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.extract import ExtractSettings
 from muvr_train.features.index import INDEX, MANIFEST
 from muvr_train.features.listing import Videos
+from muvr_train.features.manifest import check_same_features, make_manifest
 from muvr_train.features.masked import FAILED, FILE, OK, PARTIAL, RegionStatus, add_regions, check_maps
 from muvr_train.features.masks import find_masks
 from muvr_train.features.placeholders import DEFAULT, rule_manifest
@@ -71,28 +72,32 @@ def load_annotations(
     return Annotations(benchmark, {"text": texts, "tags": all_tag_texts_of(benchmark)}, found, rule, changed)
 
 
-def check_encoder(encoder: FrameEncoder, annotations: Annotations) -> None:
-    """Refuse an encoder that can add nothing, or no regions although there are masks.
+def prepare_store(out: Path | str, encoder: FrameEncoder, annotations: Annotations) -> None:
+    """Before the frames are extracted: refuse what cannot be added; let a store without texts say how they are made.
 
     Raises:
-        ConfigError: what it lacks, and which encoders have it.
+        ConfigError: an encoder without text tower where there are no masks, or without maps where there are some.
     """
     if not hasattr(encoder, "encode_texts") and not annotations.masks:
         raise ConfigError(
-            f"annotations=...: encoder {encoder.name} has no text tower, so it cannot encode texts; choose one of "
-            "open_clip, or leave annotations out"
+            f"annotations=...: encoder {encoder.name} has no text tower, so it cannot encode texts and tags; choose an "
+            "encoder of open_clip, or leave annotations out"
         )
-    if annotations.masks:
+    if annotations.masks and not encoder.needs_fit:
         check_maps(encoder)
+    _adopt_text_settings(Path(out), _manifest(encoder, annotations))
 
 
-def adopt_text_settings(out: Path, manifest: Mapping[str, Any]) -> None:
-    """Let the manifest of a store without texts say how texts are made from now on; others stay as they are."""
+def _manifest(encoder: FrameEncoder, annotations: Annotations) -> dict[str, Any]:
+    return make_manifest(**{**encoder.manifest(), **annotations.manifest()})
+
+
+def _adopt_text_settings(out: Path, manifest: Mapping[str, Any]) -> None:
     if not (out / MANIFEST).is_file():
         return
     streams = read_json(out / INDEX, "the store's index")["streams"] if (out / INDEX).is_file() else {}
     stored = read_json(out / MANIFEST, "the store's manifest")
-    new = {key: value for key, value in stored.items() if key not in TEXT_KEYS}
+    new = {key: value for key, value in stored.items() if key not in TEXT_KEYS or key in manifest}
     new |= {key: manifest[key] for key in TEXT_KEYS if key in manifest}
     if new != stored and not any(name in streams for name in TEXT_STREAMS):
         write_json(out / MANIFEST, new)
@@ -151,12 +156,16 @@ def add_annotations(
         settings: how to run; the store's own dtype counts.
 
     Raises:
-        ConfigError: see `check_encoder`.
+        ConfigError: see `prepare_store`.
         DataError: texts or masks differ from those that the store holds.
     """
     out, settings = Path(out), settings or ExtractSettings()
-    check_encoder(encoder, annotations)
+    prepare_store(out, encoder, annotations)
     stored = read_json(out / MANIFEST, "the store's manifest")
+    texts_there, texts_here = (
+        {key: made.get(key) for key in TEXT_KEYS} for made in (stored, _manifest(encoder, annotations))
+    )
+    check_same_features(texts_there, texts_here, f"The store {out} holds texts that were made differently")
     dtype = None if stored["dtype"] == "source" else str(stored["dtype"])
     manifest = {key: value for key, value in stored.items() if key not in ("created_by", "streams", "dtype")}
     rows: dict[str, str] = {}

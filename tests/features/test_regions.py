@@ -233,7 +233,7 @@ def test_changed_masks_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "q.png", np.ones((64, 128), bool))
     extract(tmp_path, {"q": tmp_path / "q.png"}, {"q": video})
     save(tmp_path / "q.png", np.random.default_rng(0).random((64, 128)) < 0.5)
-    with pytest.raises(DataError, match="regions of other masks than those of today for 1 queries: q. Choose another"):
+    with pytest.raises(DataError, match="regions of other masks than those of today for 1 queries: q"):
         extract(tmp_path, {"q": tmp_path / "q.png"}, {"q": video})
 
 
