@@ -14,16 +14,16 @@ shrinks in proportion towards what changes nothing. Edits without a parameter (f
 | | perspective | each corner up to 0.22 inwards |
 | | pad | shrunk to 0.4 to 0.8 onto a blurred copy of itself |
 | | letterbox | bars of 0.05 to 0.3, black, white or coloured |
-| colour | brightness, contrast | times 0.4 to 1.8 |
+| colour | brightness, contrast | times 0.5 to 1.7 |
 | | saturation | times 0 to 2.2 |
 | | warmth | red and blue up to 0.35 apart |
 | | hue | up to 60 degrees either way |
 | | gamma | 0.5 to 2 |
 | | grey, invert | all of it |
-| blur | blur | Gaussian, radius 0.005 to 0.025 of the short side |
+| blur | blur | Gaussian, radius 0.005 to 0.02 of the short side |
 | | motion_blur | along one axis, 0.01 to 0.04 |
 | | sharpen | 1.5 to 4 |
-| | low_resolution | scaled to 0.15 to 0.5 and back |
+| | low_resolution | scaled to 0.2 to 0.5 and back |
 | noise | noise | deviation of 8 to 35 grey levels |
 | compression | compress | JPEG of quality 5 to 30 |
 | | h264 | rate factor 36 to 48 |
@@ -226,8 +226,8 @@ EDITS: dict[str, DrawnEdit] = {
     ),
     **_named(
         "colour",
-        brightness=lambda rng, s: {"factor": _about_one(rng, s, 0.4, 1.8)},
-        contrast=lambda rng, s: {"factor": _about_one(rng, s, 0.4, 1.8)},
+        brightness=lambda rng, s: {"factor": _about_one(rng, s, 0.5, 1.7)},
+        contrast=lambda rng, s: {"factor": _about_one(rng, s, 0.5, 1.7)},
         saturation=lambda rng, s: {"factor": _about_one(rng, s, 0.0, 2.2)},
         warmth=lambda rng, s: {"shift": _either_way(rng, s, 0.05, 0.35)},
         hue=lambda rng, s: {"degrees": _either_way(rng, s, 10, 60)},
@@ -237,10 +237,10 @@ EDITS: dict[str, DrawnEdit] = {
     "invert": _sometimes("colour", "invert"),
     **_named(
         "blur",
-        blur=lambda rng, s: {"radius": _scaled(rng, s, 0.005, 0.025, 0.0)},
+        blur=lambda rng, s: {"radius": _scaled(rng, s, 0.005, 0.02, 0.0)},
         motion_blur=_motion_blur,
         sharpen=lambda rng, s: {"factor": _about_one(rng, s, 1.5, 4.0)},
-        low_resolution=lambda rng, s: {"scale": _about_one(rng, s, 0.15, 0.5)},
+        low_resolution=lambda rng, s: {"scale": _about_one(rng, s, 0.2, 0.5)},
     ),
     **_named("noise", noise=lambda rng, s: {"sigma": _scaled(rng, s, 8, 35, 0.0), "seed": rng.randrange(2**31)}),
     **_named(

@@ -25,7 +25,7 @@ STEPS = (  # in the order in which a video is made and uploaded: family, how oft
     ("compression", 0.5, 1),
 )
 INTRO, OUTRO = 0.35, 0.2
-RARE = {"invert": 0.3, "turn": 0.5, "stretch": 0.5, "reverse": 0.5}
+RARE = {"invert": 0.15, "turn": 0.5, "stretch": 0.5, "reverse": 0.5}
 """Weights of edits that are seldom seen; the others have weight 1."""
 
 
