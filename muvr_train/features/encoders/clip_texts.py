@@ -45,9 +45,8 @@ class TextTokenizer:
             raise DataError(f"the tokenizer of {architecture} cannot be had: {first_line(error)}") from error
         self.length = int(self._open_clip.context_length)
         """Tokens that the text tower reads, start and end included."""
-        self._hugging_face: Any = getattr(self._open_clip, "tokenizer", None)
-        if getattr(self._open_clip, "tokenizer_mode", ""):
-            self._hugging_face = None  # a layout of its own: only open_clip makes it
+        self._own = hasattr(self._open_clip, "encode")  # CLIP's byte pairs
+        self._mode = getattr(self._open_clip, "tokenizer_mode", "")
 
     def cut(self, texts: Sequence[str]) -> tuple[Tensor, int]:
         """Give tokens [n, length], long texts cut with the end token kept, and how many were cut."""
@@ -62,34 +61,37 @@ class TextTokenizer:
         windows = self._count(text)
         if windows == 1:
             return self._open_clip([text])  # type: ignore[no-any-return]
-        if hasattr(self._open_clip, "encode"):
+        if self._own:
             start, end = self._open_clip.sot_token_id, self._open_clip.eot_token_id
             tokens = torch.tensor(self._open_clip.encode(text))
             rows = torch.zeros(windows, self.length, dtype=torch.long)
             for row, part in zip(rows, torch.tensor_split(tokens, windows), strict=True):
                 row[: len(part) + 2] = torch.tensor([start, *part.tolist(), end])
             return rows
+        if self._mode:
+            raise ConfigError(f"text_windows=mean: not known for tokenizers of the kind {self._mode!r}; use cut")
         return self._split_hugging_face(text, windows)
 
     def _count(self, text: str) -> int:
         """How many windows hold a text; more than one: it does not fit."""
-        if hasattr(self._open_clip, "encode"):
-            return max(1, -(-len(self._open_clip.encode(text)) // (self.length - 2)))
-        if self._hugging_face is None:
-            raise ConfigError("this model's tokenizer does not tell its windows; use another encoder for texts")
-        special = int(self._hugging_face.num_special_tokens_to_add())
-        return max(1, -(-self._pieces(text) // (self.length - special)))
+        pieces = len(self._open_clip.encode(text)) if self._own else self._pieces(text)
+        return max(1, -(-pieces // (self.length - self._special())))
+
+    def _special(self) -> int:
+        """How many tokens are not of the text: start and end and what else there is."""
+        if self._own:
+            return 2
+        return 3 if self._mode == "clips" else int(self._open_clip.tokenizer.num_special_tokens_to_add())
 
     def _pieces(self, text: str) -> int:
-        return len(self._hugging_face(self._open_clip.clean_fn(text), add_special_tokens=False).input_ids)
+        return len(self._open_clip.tokenizer(self._open_clip.clean_fn(text), add_special_tokens=False).input_ids)
 
     def _split_hugging_face(self, text: str, windows: int) -> Tensor:
-        tokenizer = self._hugging_face
-        special = tokenizer.num_special_tokens_to_add()
+        tokenizer = self._open_clip.tokenizer
         made = tokenizer(
             self._open_clip.clean_fn(text),
             truncation=True,
-            max_length=-(-self._pieces(text) // windows) + special,
+            max_length=-(-self._pieces(text) // windows) + self._special(),
             return_overflowing_tokens=True,
         )
         padded = tokenizer.pad({"input_ids": made.input_ids}, padding="max_length", max_length=self.length)
