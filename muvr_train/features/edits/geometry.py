@@ -39,7 +39,8 @@ def rotate(frames: Frames, degrees: float, fill: bool) -> Frames:
     if min(rows, columns) < TINY:
         return frames
     angle = math.radians(abs(degrees))
-    zoom = math.cos(angle) + max(rows / columns, columns / rows) * math.sin(angle) if fill else 1.0
+    aspect = (max(rows, columns) - 1) / (min(rows, columns) - 1)  # between the centres of the outermost pixels
+    zoom = math.cos(angle) + aspect * math.sin(angle) + 1e-3 if fill else 1.0
     bilinear = InterpolationMode.BILINEAR
     return through_tensor(frames, lambda x: tv.affine(x, degrees, [0, 0], zoom, [0.0, 0.0], bilinear))
 
