@@ -11,10 +11,14 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train import cli
+from muvr_train.features.encoders.listing import EncoderRow, list_encoders
 from muvr_train.features.listing import Videos, list_videos
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.preflight.compose import Composer
 from muvr_train.preflight.quoting import quote_override
+
+SHEET = "views.png"
+SHOWN = 6  # videos on it
 
 
 def compose(argv: list[str]) -> tuple[DictConfig, bool]:
@@ -45,27 +49,70 @@ def sampler_of(cfg: DictConfig) -> FrameSampler:
 
 
 def run(cfg: DictConfig) -> int:
-    """Extract what the config says and print the result; returns the exit code, 1 where a video failed."""
+    """Extract what the config says and print the result; returns the exit code, 1 where something failed."""
     videos = list_videos(cfg.videos)  # before anything heavy is imported
 
     import torch
     from hydra.utils import instantiate
 
+    from muvr_train.features.annotate import add_annotations, load_annotations, prepare_store
+    from muvr_train.features.extract import ExtractSettings, extraction_manifest
+    from muvr_train.training.extraction import extract
+
+    annotations = load_annotations(cfg.annotations, cfg.masks, cfg.placeholders) if cfg.annotations else None
     device = ("cuda" if torch.cuda.is_available() else "cpu") if cfg.device == "auto" else cfg.device
-    report = _extract(cfg, videos, instantiate(cfg.encoder, device=device))
-    if report is None:  # another process of this run reports
-        return 0
-    sys.stdout.write("\n".join(report.lines()) + "\n")
-    return 0 if report.ok or cfg.allow_failures else 1
-
-
-def _extract(cfg: DictConfig, videos: Videos, encoder: Any) -> Any:
-    from muvr_train.features.extract import ExtractSettings
-    from muvr_train.training.extraction import extract_folder
-
+    encoder = instantiate(cfg.encoder, device=device)
+    out, sampler = Path(cfg.out), sampler_of(cfg)
+    if annotations is not None:
+        prepare_store(out, encoder, annotations)
+    jobs, more = _jobs(cfg, videos, encoder)
     names = ("dtype", "workers", "timeout", "save_every", "shard_mib", "devices", "num_nodes")
     settings = ExtractSettings(**{name: cfg[name] for name in names})
-    return extract_folder(videos, encoder, Path(cfg.out), sampler_of(cfg), settings)
+    more |= {} if annotations is None else annotations.manifest()
+    report = extract(jobs, encoder, out, extraction_manifest(encoder, sampler, more), settings)
+    if report is None:  # another process of this run reports
+        return 0
+    lines, ok = report.lines(), report.ok
+    if cfg.views and report.new:
+        _save_sheet(out, jobs, [status.id for status in report.new[:SHOWN]], settings)
+        lines.append(f"{'views':<14}{out / SHEET}")
+    if annotations is not None:
+        added = add_annotations(out, encoder, annotations, videos, sampler, settings)
+        lines, ok = [*lines, *added.lines()], ok and added.ok
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0 if ok or cfg.allow_failures else 1
+
+
+def _jobs(cfg: DictConfig, videos: Videos, encoder: Any) -> tuple[list[Any], dict[str, Any]]:
+    """What is decoded, and what the manifest says about it beyond the encoder and the sampling."""
+    from muvr_train.features.extract import plain_jobs
+    from muvr_train.features.manifest import settle_optional
+    from muvr_train.features.views import views_jobs, views_manifest
+
+    out, sampler = Path(cfg.out), sampler_of(cfg)
+    made = views_manifest(cfg.view_strength, cfg.seed, encoder.size) if cfg.views else None
+    settled = {key: settle_optional(out, key, value) for key, value in (("views", made), ("placeholders", None))}
+    more = {key: value for key, value in settled.items() if value is not None}
+    if not cfg.views:
+        return list(plain_jobs(videos, sampler)), more
+    return list(views_jobs(videos, sampler, cfg.views, cfg.view_strength, cfg.seed, encoder.size)), more
+
+
+def _save_sheet(out: Path, jobs: list[Any], shown: list[str], settings: Any) -> None:
+    from muvr_train.features.view_sheet import save_view_sheet
+
+    save_view_sheet(out / SHEET, [job for job in jobs if job.id in shown], settings.decoders, settings.timeout)
+
+
+def show_encoders(pattern: str) -> None:
+    """Print the encoders whose names match."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*EncoderRow.heads(), box=None, pad_edge=False)
+    for row in list_encoders(pattern, cli.config_dir() / "encoder"):
+        table.add_row(*row.cells())
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def main() -> None:
@@ -75,6 +122,9 @@ def main() -> None:
         cfg, show = compose(sys.argv[1:])
         if show:
             sys.stdout.write(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])))
+            return
+        if cfg.list is not None:
+            show_encoders(str(cfg.list))
             return
         sys.exit(run(cfg))
 

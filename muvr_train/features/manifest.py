@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from muvr_train.errors import DataError
+from muvr_train.features.index import MANIFEST
+from muvr_train.features.shards import read_json, write_json
 
 _BOOKKEEPING = ("created_by", "streams")  # keys that may differ between two runs of the same job
 
@@ -70,3 +73,24 @@ def check_same_features(one: Mapping[str, Any], other: Mapping[str, Any], what: 
     if keys:
         lines = "\n".join(f"  {key}: {one.get(key)!r} there, {other.get(key)!r} here" for key in keys)
         raise DataError(f"{what}:\n{lines}")
+
+
+def settle_optional(store: Path, key: str, value: Any) -> Any:
+    """What a store shall record under a key that it may gain later, such as the settings of views.
+
+    Args:
+        store: the store's folder; it may not exist yet.
+        key: a key of the manifest.
+        value: what this run has to say; None: nothing.
+
+    Returns:
+        The value to put into the manifest: `value`, which a store that lacks the key is given, or else what it has.
+    """
+    if not (store / MANIFEST).is_file():
+        return value
+    stored = read_json(store / MANIFEST, "the store's manifest")
+    if value is None:
+        return stored.get(key)
+    if key not in stored:
+        write_json(store / MANIFEST, {**stored, key: value})
+    return value

@@ -29,7 +29,7 @@ from muvr_train.features.pool import DecodePool
 from muvr_train.features.progress import Progress
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.session import ExtractionSession
-from muvr_train.features.status import OK, VideoStatus
+from muvr_train.features.status import OK, SHORT, VideoStatus
 
 LONGEST_WAIT = timedelta(days=1)  # of a process that is done for the one that is last
 log = logging.getLogger(__name__)
@@ -210,7 +210,7 @@ class StoreCallback(pl.Callback):
         for finished in self._collector.take(batch, outputs):
             status = finished.status
             if status.status != OK:
-                log.log(logging.WARNING if status.failed else logging.INFO, "%s: %s, %s", *_brief(status))
+                log.log(logging.DEBUG if status.status == SHORT else logging.WARNING, "%s: %s, %s", *_brief(status))
             self.session.record(finished)
             if self._bar is not None:
                 self._bar.advance()
