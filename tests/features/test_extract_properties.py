@@ -1,0 +1,168 @@
+"""The same features whatever the batches, workers, processes and kills; equal to a slow twin."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from muvr_train.features.encoders.timm_encoder import TimmEncoder
+from muvr_train.features.extract import ExtractSettings
+from muvr_train.features.sampling import FrameSampler
+from muvr_train.features.status import read_statuses
+from muvr_train.features.store import FeatureStore
+from muvr_train.training.extraction import extract_folder
+from tests.reference.extraction import slow_features
+
+ROOT = Path(__file__).parents[2]
+FRAMES = 5
+SIZES = ((64, 48), (96, 64), (50, 70))  # width, height
+ENCODER = ("encoder=timm", "encoder.architecture=test_resnet", "encoder.pretrained=false", "encoder.size=48")
+
+
+def write_noise(path: Path, frames: int, size: tuple[int, int], seed: int) -> None:
+    """A video of coarse, moving noise: every frame is another one."""
+    width, height = size
+    rng = np.random.default_rng(seed)
+    pattern = rng.integers(0, 256, (height // 2, width // 2, 3), dtype=np.uint8).repeat(2, axis=0).repeat(2, axis=1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=10, options={"crf": "20", "g": "5", "bf": "2"})
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for number in range(frames):
+            picture = np.roll(pattern, 2 * number, axis=1) // 2 + 60 * (number % 3)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture.astype(np.uint8), format="rgb24")))
+        container.mux(stream.encode())
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """13 videos of 1 to 37 frames."""
+    folder = tmp_path_factory.mktemp("videos")
+    for number in range(13):
+        write_noise(folder / f"part{number % 2}" / f"v{number:02d}.mp4", 1 + 3 * number, SIZES[number % 3], number)
+    return folder
+
+
+def small(batch_size: int = 32) -> TimmEncoder:
+    return TimmEncoder("test_resnet", False, size=48, batch_size=batch_size)
+
+
+@pytest.fixture(scope="module")
+def expected(videos: Path) -> dict[str, np.ndarray]:
+    encoder = small()
+    files = sorted(videos.glob("*/*.mp4"))
+    return {f"{file.parent.name}/{file.stem}": slow_features(file, encoder, FRAMES) for file in files}
+
+
+def check(store: Path, expected: dict[str, np.ndarray]) -> None:
+    """Exactly the right ids, each once, with the right values, and a status for each."""
+    opened = FeatureStore(store)
+    assert sorted(opened.ids()) == sorted(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(opened.array(name), values, rtol=1e-5, atol=1e-5, err_msg=name)
+    statuses = read_statuses(store)
+    assert sorted(statuses) == sorted(expected)
+    assert {name: status.used for name, status in statuses.items()} == {name: len(x) for name, x in expected.items()}
+    assert not [entry.name for entry in store.iterdir() if entry.name.endswith(".tmp") or entry.name == ".parts"]
+
+
+def test_the_twin_tells_frames_apart(expected: dict[str, np.ndarray]) -> None:
+    values = expected["part0/v12"][:, 0]
+    apart = np.abs(values[:, None] - values[None]).max(axis=-1)[~np.eye(len(values), dtype=bool)]
+    assert apart.min() > 1e-3  # a hundred times the tolerance
+
+
+@pytest.mark.parametrize(("batch_size", "workers"), [(1, 1), (7, 3), (64, 2)])
+def test_same_features_whatever_the_batches_and_workers(
+    videos: Path, tmp_path: Path, expected: dict[str, np.ndarray], batch_size: int, workers: int
+) -> None:
+    settings = ExtractSettings(dtype="float32", workers=workers, progress=False)
+    report = extract_folder(videos, small(batch_size), tmp_path / "store", FrameSampler(FRAMES), settings)
+    assert report is not None
+    assert report.ok
+    check(tmp_path / "store", expected)
+
+
+def command(videos: Path, out: Path, *more: str) -> list[str]:
+    program = [sys.executable, "-m", "muvr_train.extract", *ENCODER]
+    return [*program, f"videos={videos}", f"out={out}", f"frames={FRAMES}", "dtype=float32", "device=cpu", *more]
+
+
+def run(arguments: Sequence[str]) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_same_store(videos: Path, tmp_path: Path, expected: dict[str, np.ndarray]) -> None:
+    shown = run(command(videos, tmp_path / "store", "devices=2", "workers=1"))
+    assert shown.count("extracted") == 1
+    check(tmp_path / "store", expected)
+    (videos / "part0" / "v00.mp4").touch()
+    again = run(command(videos, tmp_path / "store", "devices=2", "workers=1"))
+    assert "already there 13" in " ".join(again.split())
+    check(tmp_path / "store", expected)
+
+
+@pytest.fixture(scope="module")
+def copies(
+    videos: Path, expected: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, np.ndarray]]:
+    """The videos, eight times over, and their features."""
+    folder, features = tmp_path_factory.mktemp("copies"), {}
+    for copy in range(8):
+        shutil.copytree(videos, folder / f"c{copy}", copy_function=os.link)
+    for copy in range(8):
+        for name, values in expected.items():
+            features[f"c{copy}/{name}"] = values
+    return folder, features
+
+
+def interrupted(arguments: Sequence[str], out: Path, after: int, log: Path) -> bool:
+    """Run until `after` shards are there, then kill everything at once; whether it was still running."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            arguments, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    while stored(out) < after:
+        try:
+            assert process.wait(0.005) == 0, log.read_text()[-3000:]
+        except subprocess.TimeoutExpired:
+            continue
+        return False
+    os.killpg(process.pid, signal.SIGKILL)
+    return process.wait() == -signal.SIGKILL
+
+
+def stored(out: Path) -> int:
+    """How many shards there are, in the store and in the parts of other processes."""
+    return len(list(out.glob("video-*.safetensors"))) + len(list(out.glob(".parts/*/video-*.safetensors")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
+def test_killed_at_random_points_and_resumed_the_store_has_no_hole_and_nothing_twice(
+    copies: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, devices: int
+) -> None:
+    folder, expected = copies
+    out = tmp_path / "store"
+    arguments = command(folder, out, f"devices={devices}", "workers=1", "save_every=0", "shard_mib=0.01")
+    points = sorted(np.random.default_rng(devices).integers(1, len(expected), 3))
+    kills = [interrupted(arguments, out, int(point), tmp_path / "log") for point in points]
+    assert any(kills)
+    held = FeatureStore(out).ids()
+    assert len(held) == len(set(held))
+    run(arguments)
+    check(out, expected)
