@@ -11,6 +11,7 @@ import open_clip
 import pytest
 import torch
 
+from muvr_train import extract
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.annotate import Annotations, add_annotations, load_annotations, prepare_store
 from muvr_train.features.annotations import annotated_videos
@@ -225,3 +226,28 @@ def test_a_kill_between_texts_and_regions_loses_nothing(
     report = run(tmp_path / "store", encoder, videos, folder, added)
     assert report.rows["texts"] == "1 (0 new)"
     assert report.rows["regions"].startswith("1 (1 new; 1 ok;")
+
+
+def test_the_command(
+    tmp_path: Path, encoder: OpenClipEncoder, videos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, masks = muvr(tmp_path / "muvr"), tmp_path / "my masks"
+    save(masks / "news" / "q" / "2.png", np.ones((64, 128), bool))
+    tiny = ("architecture=tiny-marked", "tag=null", "pretrained=null", "dim=null", "name=tiny-marked")
+    settings = {"videos": videos, "annotations": folder, "masks": masks, "out": tmp_path / "store"}
+    arguments = ["encoder=clip_vit_b32", *(f"encoder.{setting}" for setting in tiny), "frames=4", "device=cpu"]
+    cfg, _ = extract.compose([*arguments, *(f"{key}={value}" for key, value in settings.items())])
+    assert extract.run(cfg) == 0
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert shown[-4:] == [
+        "texts 1 (1 new)",
+        "tags 3 (3 new)",
+        "placeholders drop (1 texts changed)",
+        f"regions 1 (1 new; 1 ok; see {tmp_path / 'store' / 'regions.csv'})",
+    ]
+    store = FeatureStore(tmp_path / "store")
+    assert store.streams == ("video", "text", "tags", "region")
+    assert np.allclose(store.array("news/q", "text"), encoder.encode_texts(["a man"])[0], atol=1e-2)  # float16
+    save(masks / "news" / "match.png", np.ones((64, 128), bool))
+    with pytest.raises(DataError, match=r"belong to no query: news/match\.png"):
+        extract.run(cfg)

@@ -159,7 +159,7 @@ def test_killed_at_random_points_and_resumed_the_store_has_no_hole_and_nothing_t
     folder, expected = copies
     out = tmp_path / "store"
     arguments = command(folder, out, f"devices={devices}", "workers=1", "save_every=0", "shard_mib=0.01")
-    points = sorted(np.random.default_rng(devices).integers(1, len(expected), 3))
+    points = sorted(np.random.default_rng(devices).integers(1, len(expected), 4 - devices))
     kills = [interrupted(arguments, out, int(point), tmp_path / "log") for point in points]
     assert any(kills)
     held = FeatureStore(out).ids()
