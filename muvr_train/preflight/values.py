@@ -86,6 +86,7 @@ RULES: dict[str, Rule] = {
     "encoder.batch_size": whole(1),
     "encoder.precision": Rule(lambda v: v in (32, "32", "bf16", "fp16"), "32 | bf16 | fp16", ("32", "bf16", "fp16")),
     "encoder.compile": FLAG,
+    "encoder.text_windows": one_of("cut", "mean"),
     "sampling": optional(one_of("uniform", "fps", "all", "muvr_official")),
     "frames": optional(whole(1)),
     "fps": optional(number(0, open_least=True)),

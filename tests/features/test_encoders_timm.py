@@ -137,7 +137,7 @@ def test_folded_batch_norms_change_nothing() -> None:
     assert count == 1  # the stem's, whose convolution lies deeper in the tree: it is left as it was
 
 
-@pytest.mark.parametrize("name", ["resnet10t", "vit_tiny_patch16_224", "convnext_atto"])
+@pytest.mark.parametrize("name", ["resnet10t", "test_vit", "test_convnext"])
 def test_global_features_are_the_models_own(name: str, frames: list[np.ndarray]) -> None:
     encoder = TimmEncoder(name, False, {"regions": {"grid": 2, "stages": [-1, 1]}, "whole": {}})
     alone = TimmEncoder(name, False)

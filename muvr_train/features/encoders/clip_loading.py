@@ -56,7 +56,7 @@ def create_clip(architecture: str, pretrained: str | None, tag: str | None = Non
     if tag:
         _check_tag(architecture, tag, config)
     beside = _beside(Path(pretrained), architecture, config) if pretrained else {}
-    model = _create(architecture, None, _preprocessing(architecture, tag, beside) if pretrained or tag else {})
+    model = _create(architecture, None, preprocessing_of_file(architecture, tag, beside) if pretrained or tag else {})
     if pretrained:
         _load_file(model, Path(pretrained), architecture)
     else:
@@ -143,7 +143,17 @@ def _beside(path: Path, architecture: str, config: Mapping[str, Any]) -> Mapping
     return preprocessing
 
 
-def _preprocessing(architecture: str, tag: str | None, beside: Mapping[str, Any]) -> Mapping[str, Any]:
+def preprocessing_of_file(architecture: str, tag: str | None, beside: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give mean, std, interpolation and resize mode of a weight file; nothing where open_clip knows no weights.
+
+    Args:
+        architecture: a name that open_clip lists.
+        tag: the tag whose weights they are, if known.
+        beside: what the configuration beside the file says.
+
+    Raises:
+        ConfigError: no tag is given and the architecture's tags differ.
+    """
     import open_clip
 
     if beside:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from muvr_train.errors import DataError, shorten
+from muvr_train.features.encoders.running import first_line
 
 
 def weights_hash(model: nn.Module) -> str:
@@ -47,7 +48,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         pickle.UnpicklingError,
         _safetensors_error(),
     ) as error:
-        raise DataError(f"{path}: is not a readable weight file ({str(error).splitlines()[0][:200]})") from error
+        raise DataError(f"{path}: is not a readable weight file ({first_line(error)})") from error
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
