@@ -86,17 +86,17 @@ class MaskSampler(FrameSampler):
         """Choose among the frames shown at `times` that have masks.
 
         Raises:
-            ValueError: there are none, or two masks for one frame.
+            DataError: there are none, or two masks for one frame.
         """
         self.at.clear()
         stamps = np.asarray(times, np.float64)
         for mask in self.masks:
             for frame in _frames_of(mask, stamps):
                 if frame in self.at:
-                    raise ValueError(f"two masks for frame {frame}: {self.at[frame].where} and {mask.where}")
+                    raise DataError(f"two masks for frame {frame}: {self.at[frame].where} and {mask.where}")
                 self.at[frame] = mask
         if not self.at and len(stamps):
-            raise ValueError(f"no mask is for one of its {len(stamps)} frames; the first is {self.masks[0].where}")
+            raise DataError(f"no mask is for one of its {len(stamps)} frames; the first is {self.masks[0].where}")
         masked = sorted(self.at)
         return [masked[place] for place in self.base.select(stamps[masked])]
 
@@ -157,7 +157,7 @@ class MaskJob:
             sink.beat()
         sink.emit("black", np.zeros((1, height, width, 3), np.uint8))
         sink.emit("white", np.full((1, height, width, 3), 255, np.uint8))
-        reasons = [made.reason] if made.status == TRUNCATED else []
+        reasons = [f"{made.reason} (broken ones are not counted)"] if made.status == TRUNCATED else []
         lost = {mask.where for mask in sampler.masks} - {mask.where for mask in sampler.at.values()}
         if lost:
             reasons.append(f"{len(lost)} of {len(sampler.masks)} masks are for frames that it does not have")

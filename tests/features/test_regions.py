@@ -138,21 +138,21 @@ def test_the_sampler_chooses_among_masked_frames(
 
 
 def test_masks_that_fit_no_frame_or_one_frame_twice() -> None:
-    with pytest.raises(ValueError, match="no mask is for one of its 10 frames; the first is m10"):
+    with pytest.raises(DataError, match="no mask is for one of its 10 frames; the first is m10"):
         MaskSampler(masks=masks_of(10, 12)).select(np.arange(10) / 10)
-    with pytest.raises(ValueError, match=r"two masks for frame 2: m2 and m0\.25"):
+    with pytest.raises(DataError, match=r"two masks for frame 2: m2 and m0\.25"):
         MaskSampler(masks=masks_of(2, 0.25)).select(np.arange(10) / 10)
 
 
 def write_video(path: Path, frames: int = 12, height: int = 64, width: int = 128) -> Path:
     """Frame i: the left half of brightness 40 + 10 i, the right half of 200 - 10 i."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(path), "w") as file:
+    with av.open(str(path), "w", options={"movflags": "faststart"}) as file:
         stream = file.add_stream("libx264", rate=10)
         stream.width, stream.height, stream.pix_fmt, stream.options = width, height, "yuv420p", {"crf": "1"}
         for number in range(frames):
-            picture = np.full((height, width, 3), 40 + 10 * number, np.uint8)
-            picture[:, width // 2 :] = 200 - 10 * number
+            picture = np.full((height, width, 3), 40 + 10 * (number % 16), np.uint8)
+            picture[:, width // 2 :] = 200 - 10 * (number % 16)
             file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         file.mux(stream.encode())
     return path
@@ -210,7 +210,7 @@ def test_what_fails_is_named_and_tried_again(tmp_path: Path) -> None:
     assert {status.status for status in statuses.values()} == {"failed"}
     reasons = {name: status.reason for name, status in statuses.items()}
     assert "1.png: the mask is 64 x 128 pixels, the frame 128 x 64" in reasons["turned"]
-    assert "no mask is for one of its 12 frames" in reasons["late"]
+    assert reasons["late"] == f"no mask is for one of its 12 frames; the first is {tmp_path / 'm' / 'late' / '99.png'}"
     assert reasons["empty"] == "1 of 1 frames have nothing inside the mask that the encoder sees"
     assert "cannot be decoded" in reasons["broken"]
     assert reasons["nowhere"] == "no file of video v7"
@@ -218,6 +218,16 @@ def test_what_fails_is_named_and_tried_again(tmp_path: Path) -> None:
     save(tmp_path / "m" / "turned" / "1.png", good)
     new, statuses, _ = extract(tmp_path, masks, videos)
     assert (new, statuses["turned"].status, len(FeatureStore(out).ids("region"))) == (1, "ok", 1)
+
+
+def test_a_video_that_is_cut_off(tmp_path: Path) -> None:
+    video = write_video(tmp_path / "a.mp4", 60)
+    video.write_bytes(video.read_bytes()[:-400])
+    save(tmp_path / "q.png", np.ones((64, 128), bool))
+    _, statuses, out = extract(tmp_path, {"q": tmp_path / "q.png"}, {"q": video}, FrameSampler(3))
+    assert (statuses["q"].status, statuses["q"].used) == ("partial", 3)
+    assert "broken ones are not counted" in statuses["q"].reason
+    assert FeatureStore(out).length("q", "region") == 3
 
 
 def test_masks_beyond_the_end_are_counted(tmp_path: Path) -> None:
