@@ -180,16 +180,21 @@ def add_annotations(
         rows["texts"] = f"none: encoder {encoder.name} has no text tower"
     statuses: list[RegionStatus] = []
     if annotations.masks:
-        paths = dict(videos)
-        queries = annotations.benchmark.query_by_id
-        found = {query: paths.get(queries[query].video_id, "") for query in annotations.masks}
-        of = {query: path or f"no file of video {queries[query].video_id}" for query, path in found.items()}
         with StoreWriter(out, manifest, dtype, settings.shard_mib) as writer:
-            new, statuses = add_regions(writer, encoder, annotations.masks, of, sampler, settings)
+            new, statuses = add_regions(
+                writer, encoder, annotations.masks, _masked_videos(annotations, videos), sampler, settings
+            )
         counts = Counter(status.status for status in statuses)
         kinds = ", ".join(f"{counts[kind]} {kind}" for kind in STATUSES if counts[kind])
         rows["regions"] = f"{len(statuses) - counts[FAILED]} ({new} new; {kinds}; see {out / FILE})"
     return AnnotationReport(out, rows, tuple(statuses))
+
+
+def _masked_videos(annotations: Annotations, videos: Videos) -> dict[str, Path | str]:
+    """Query with masks -> the file of its video, or why there is none."""
+    paths, queries = dict(videos), annotations.benchmark.query_by_id
+    shown = {query: queries[query].video_id for query in annotations.masks}
+    return {query: paths.get(video, f"no file of video {video}") for query, video in shown.items()}
 
 
 def _record_texts(out: Path, texts: Mapping[str, Mapping[str, str]]) -> None:

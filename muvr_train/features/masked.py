@@ -128,12 +128,7 @@ def add_regions(
     """
     known, hashes = read_regions(writer.path), {query: _hash(path) for query, path in masks.items()}
     done = writer.done(STREAM)
-    changed = [query for query in masks if query in done & known.keys() and known[query].masks != hashes[query]]
-    if changed:
-        raise DataError(
-            f"{writer.path} holds regions of other masks than those of today for {len(changed)} queries: "
-            f"{shorten(changed, 5)}. Choose another store"
-        )
+    _refuse_changed([q for q in masks if q in done & known.keys() and known[q].masks != hashes[q]], writer.path)
     statuses = {query: status for query, status in known.items() if query in done}
     jobs = []
     for query, path in masks.items():
@@ -156,6 +151,14 @@ def add_regions(
     write_regions(writer.path, statuses.values())
     new = sum(statuses[job.id].status != FAILED for job in jobs)
     return new, [statuses[query] for query in masks]
+
+
+def _refuse_changed(changed: list[str], store: Path) -> None:
+    if changed:
+        raise DataError(
+            f"{store} holds regions of other masks than those of today for {len(changed)} queries: "
+            f"{shorten(changed, 5)}. Choose another store"
+        )
 
 
 def _encoded(
