@@ -14,11 +14,10 @@ import torch
 from torch.nn import functional as F  # noqa: N812 (the name everybody knows)
 
 from muvr_train.benchmarks.copies_recipes import Piece, Recipe
-from muvr_train.features.decode import DecodeError, Frames, stream_frames
-from muvr_train.features.edits.apply import apply_edit
+from muvr_train.features.decode import BACKENDS, DecodeError, Frames, stream_frames
+from muvr_train.features.edits.apply import TEMPORAL, apply_edit
 from muvr_train.features.edits.overlays import title_card
 from muvr_train.features.edits.temporal import take
-from muvr_train.features.jobs import BACKENDS
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.status import OK, SHORT
 
@@ -141,8 +140,14 @@ def compose(recipe: Recipe, sources: Sources, beat: Callable[[], None] = lambda:
 def _compose_piece(piece: Piece, sources: Sources, beat: Callable[[], None]) -> Frames:
     if piece.card:
         return title_card(piece.source, piece.frames)
-    frames = take(sources(piece.source), piece.start, piece.stop, piece.frames)
-    for edit in piece.edits:
+    source = sources(piece.source)
+    numbers: Any = np.arange(len(source))
+    chosen = take(numbers, piece.start, piece.stop, piece.frames)
+    first = next((place for place, edit in enumerate(piece.edits) if edit.name not in TEMPORAL), len(piece.edits))
+    for edit in piece.edits[:first]:  # on the frames' numbers: pictures are copied once
+        chosen = apply_edit(chosen, edit.name, **edit.settings)
+    frames: Frames = source[chosen]
+    for edit in piece.edits[first:]:
         settings = dict(edit.settings)
         if "host" in settings:
             start, stop = settings.pop("host_start"), settings.pop("host_stop")

@@ -15,14 +15,15 @@ from muvr_train.benchmarks.copies_draw import topic_of
 from muvr_train.benchmarks.copies_recipes import Edit, Piece, Recipe
 from muvr_train.errors import ConfigError
 from muvr_train.features.compose import SOURCE_FRAMES, SourceFrames, compose, shrink
-from muvr_train.features.decode import DecodeError, Frames, stream_frames
+from muvr_train.features.decode import BACKENDS, DecodeError, Frames, stream_frames
 from muvr_train.features.edits.views import choose_donors, draw_view
-from muvr_train.features.jobs import BACKENDS, PlainJob, Sink
+from muvr_train.features.jobs import PlainJob, Sink
 from muvr_train.features.listing import Videos
 from muvr_train.features.sampling import FrameSampler, uniform
 from muvr_train.features.status import VideoStatus
 
 DONOR_FRAMES = 16
+DETAIL = 1.25  # pixels of the short side at which views are edited, as a multiple of what the encoder takes
 SPARES = 3  # donors that are tried where one cannot be decoded
 WINDOW = 64  # frames in a row of which views are made where the sampler has no fixed number
 
@@ -216,7 +217,7 @@ def views_jobs(
         views: how many.
         strength: of the edits, in [0, 1].
         seed: of the edits.
-        size: pixels that the encoder takes; views are edited at one and a half times as many.
+        size: pixels that the encoder takes; views are edited at `DETAIL` times as many.
         folder: the videos that may be shown in others' views; default `videos`.
 
     Raises:
@@ -232,10 +233,10 @@ def views_jobs(
         recipes = tuple(draw_view(id_, view, pool, seed, strength) for view in range(1, views + 1))
         shown = {name for recipe in recipes for piece in recipe.pieces for name, _, _ in piece.shown()} - {id_}
         spares = {spare for name in shown for spare in _spares(pool, name, id_)}
-        jobs.append(ViewsJob(id_, path, sampler, recipes, donors.only(shown | spares), round(1.5 * size)))
+        jobs.append(ViewsJob(id_, path, sampler, recipes, donors.only(shown | spares), round(DETAIL * size)))
     return jobs
 
 
 def views_manifest(strength: float, seed: int, size: int) -> dict[str, Any]:
     """What the store records of its views."""
-    return {"strength": strength, "seed": seed, "short_side": round(1.5 * size), "donor_frames": DONOR_FRAMES}
+    return {"strength": strength, "seed": seed, "short_side": round(DETAIL * size), "donor_frames": DONOR_FRAMES}

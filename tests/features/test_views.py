@@ -287,3 +287,32 @@ def test_views_of_real_clips(shared: Path, tmp_path: Path) -> None:
         assert len(got.greys("video")) == 15
         for number in range(1, 7):
             assert 1 <= len(got.greys(f"view{number}")) <= 60
+
+
+@pytest.mark.parametrize(
+    "sampler", [FrameSampler(), FrameSampler(fps=2.0), FrameSampler(kind="muvr_official")], ids=str
+)
+def test_odd_and_damaged_videos_have_the_plain_status_and_frames(
+    shared: Path, tmp_path: Path, sampler: FrameSampler
+) -> None:
+    odd = tmp_path / "odd"
+    shutil.copytree(shared / "data" / "odd_videos", odd)
+    clip = (shared / "data" / "clips" / "canary_cage.mp4").read_bytes()
+    broken = bytearray(clip)
+    for place in np.random.default_rng(0).integers(2000, len(clip), len(clip) // 400):
+        broken[place] ^= 0xFF
+    (odd / "flipped.mp4").write_bytes(bytes(broken))
+    (odd / "cut.mp4").write_bytes(clip[: int(0.7 * len(clip))])
+    for job in views_jobs(list_videos(odd), sampler, 1, size=32):
+        outcomes = []
+        for one in (PlainJob(job.id, job.path, sampler), job):
+            try:
+                outcomes.append((one.run(got := Collected()), got.frames("video").tobytes()))
+            except DecodeError as error:
+                outcomes.append((str(error), b""))
+        plain, both = outcomes
+        if not isinstance(plain[0], str):
+            assert both[0].status == plain[0].status
+            assert both[0].used == plain[0].used
+            assert got.greys("view1")
+        assert both[1] == plain[1], job.id

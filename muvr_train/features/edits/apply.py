@@ -26,6 +26,10 @@ APPLIED: dict[str, Callable[..., Frames]] = {
 """The edits that a recipe may name."""
 
 
+TEMPORAL = ("speed", "shuffle", "reverse", "pause", "trim", "thin")
+"""Edits that only choose frames: they do the same to an array of their numbers."""
+
+
 def apply_edit(frames: Frames, name: str, **settings: Any) -> Frames:
     """Apply the edit of that name to frames uint8 [T, H, W, 3]; the result may share memory with them.
 
