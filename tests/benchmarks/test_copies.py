@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muvr_train.benchmarks.copies import CopiesPlan, plan_copies, relation
-from muvr_train.benchmarks.copies_draw import CopiesSettings, jitter_segment, strong_edits
+from muvr_train.benchmarks.copies_draw import CopiesSettings, jitter_segment
+from muvr_train.benchmarks.copies_edits import strong_edits
 from muvr_train.benchmarks.copies_recipes import Edit, Piece, Recipe
 from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
 from muvr_train.benchmarks.splits import apply_splits, split_by_fold

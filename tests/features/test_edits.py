@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muvr_train.benchmarks.copies_draw import draw_channel, mild_edits, strong_edits
+from muvr_train.benchmarks.copies_edits import draw_channel, mild_edits, strong_edits
 from muvr_train.errors import ConfigError
 from muvr_train.features.edits import colours, geometry, overlays, quality, temporal
 from muvr_train.features.edits.apply import apply_edit

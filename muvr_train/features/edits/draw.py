@@ -50,7 +50,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from muvr_train.benchmarks.copies_draw import WORDS
+from muvr_train.benchmarks.copies_edits import WORDS
 from muvr_train.benchmarks.copies_recipes import Edit
 from muvr_train.errors import ConfigError
 from muvr_train.features.edits.overlays import MARKS
