@@ -45,7 +45,7 @@ def sampler_of(cfg: DictConfig) -> FrameSampler:
     Raises:
         ConfigError: settings that contradict each other.
     """
-    return FrameSampler(cfg.frames, cfg.fps, **({} if cfg.sampling is None else {"kind": cfg.sampling}))
+    return FrameSampler(cfg.frames, cfg.fps, cfg.sampling)
 
 
 def run(cfg: DictConfig) -> int:

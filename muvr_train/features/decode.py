@@ -1,10 +1,13 @@
-"""Video files to frames: decord reads only the frames that are needed, PyAV takes what decord cannot."""
+"""Video files to frames: decord reads only the frames that are needed, PyAV takes what decord cannot.
+
+Only frames that decode are sampled, and none is given twice. A file that is cut off or damaged gives its sound frames
+and says so.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +16,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muvr_train.errors import DataError
-from muvr_train.features.sampling import TIME_TOLERANCE, FrameSampler
-from muvr_train.features.status import OK, SHORT
+from muvr_train.features.probe import Probe, ReaderError, probe_video
+from muvr_train.features.sampling import FrameSampler
+from muvr_train.features.status import OK, SHORT, TRUNCATED
 
 Frames = NDArray[np.uint8]
-CHUNK = 32  # frames that lie in memory at full size at once
+BACKENDS = ("decord", "pyav")
+CHUNK = 32  # frames that lie in memory at full size at once,
+CHUNK_BYTES = 64 * 2**20  # unless they are larger than this together
 
 
 class DecodeError(DataError):
     """A video cannot be decoded; the message names the file and each reader's reason."""
+
+
+@dataclass(frozen=True)
+class DecodedVideo:
+    """What became of a video whose frames were streamed.
+
+    Attributes:
+        status: "ok"; "short" (fewer frames than were asked for); "truncated" (cut off or damaged).
+        reason: why it is not ok, or why decord did not read it.
+        declared: frames that the header promises, 0 where it does not say.
+        found: frames that decode. decord decodes only the chosen ones: there it is what the packets say.
+        indices: places of the chosen frames among those found, in display order.
+        times: seconds at which they are shown.
+        backend: "decord" or "pyav".
+    """
+
+    status: str
+    reason: str
+    declared: int
+    found: int
+    indices: tuple[int, ...]
+    times: tuple[float, ...]
+    backend: str
 
 
 @dataclass(frozen=True)
@@ -38,79 +67,143 @@ class DecodedFrames:
     backend: str
 
 
-@dataclass(frozen=True)
-class DecodedVideo:
-    """What became of a video whose frames were streamed."""
-
-    status: str
-    reason: str
-    declared: int
-    found: int
-    indices: tuple[int, ...]
-    times: tuple[float, ...]
-    backend: str
-
-
 def stream_frames(
     path: Path,
     sampler: FrameSampler,
     emit: Callable[[Frames], None],
     restart: Callable[[], None],
     beat: Callable[[], None] = lambda: None,
-    backends: Sequence[str] = ("decord", "pyav"),
+    backends: Sequence[str] = BACKENDS,
 ) -> DecodedVideo:
-    """Decode the frames that `sampler` selects, chunk by chunk."""
+    """Decode the frames that `sampler` selects and give them chunk by chunk; memory does not grow with the video.
+
+    Args:
+        path: the video file.
+        sampler: which frames.
+        emit: takes the next frames uint8 [t, H, W, 3] RGB, upright, in display order.
+        restart: says that the frames so far are void, since a reader gave up half-way and another one begins.
+        beat: called about once a second, so that nobody takes a long video for a hanging one.
+        backends: readers that may be tried, in this order.
+
+    Raises:
+        DecodeError: no frame decodes.
+    """
     _check_file(path)
+    try:
+        probe = probe_video(path, beat)
+    except ReaderError as error:
+        raise DecodeError(f"{path}: cannot be decoded ({error})") from error
+    stream = _Stream(emit, restart)
     reasons = []
     for name in backends:
-        begun = False
         try:
-            indices, found, chunks = _READERS[name](path, sampler, CHUNK)
-            for frames in chunks:
-                begun = True
-                emit(frames)
-                beat()
-        except _ReaderError as error:
+            made = _READERS[name](path, sampler, probe, stream, beat)
+        except ReaderError as error:
+            stream.void()
             reasons.append(f"{name}: {error}")
-            if begun:
-                restart()
             continue
-        asked = sampler.frames or 0
-        status, reason = (SHORT, f"{found} of {asked} frames") if found < asked else (OK, "")
-        return DecodedVideo(status, reason, found, found, tuple(indices), tuple(map(float, indices)), name)
+        if made.status == TRUNCATED or not reasons:
+            return made
+        return _because(made, reasons)
     raise DecodeError(f"{path}: cannot be decoded ({'; '.join(reasons)})")
 
 
 def read_frames(
-    path: Path, sampler: FrameSampler, each: Callable[[Frames], Any] | None = None, chunk: int = CHUNK
+    path: Path,
+    sampler: FrameSampler,
+    each: Callable[[Frames], Any] | None = None,
+    beat: Callable[[], None] = lambda: None,
 ) -> DecodedFrames:
     """Decode the frames that `sampler` selects.
 
     Args:
         path: the video file.
         sampler: which frames.
-        each: applied to every `chunk` frames uint8 [t, H, W, 3] as they decode, so that a long video never lies in
-            memory at full size; its results (arrays or tensors [t, ...]) are concatenated into `frames`.
-        chunk: see `each`.
+        each: applied to chunks of frames uint8 [t, H, W, 3] as they decode, so that a long video never lies in memory
+            at full size; its results (arrays or tensors [t, ...]) are concatenated into `frames`.
+        beat: see `stream_frames`.
 
     Raises:
-        DecodeError: if no reader gives all of the selected frames: not a video, no video stream, damaged, cut off.
+        DecodeError: no frame decodes.
     """
-    _check_file(path)
-    reasons = []
-    for name, read in (("decord", _read_decord), ("pyav", _read_pyav)):
-        try:
-            indices, found, chunks = read(path, sampler, chunk)
-            parts = [frames if each is None else each(frames) for frames in chunks]
-        except _ReaderError as error:
-            reasons.append(f"{name}: {error}")
-            continue
-        return DecodedFrames(_concatenate(parts), tuple(indices), found, name)
-    raise DecodeError(f"{path}: cannot be decoded ({'; '.join(reasons)})")
+    parts: list[Any] = []
+    made = stream_frames(
+        path, sampler, lambda frames: parts.append(frames if each is None else each(frames)), parts.clear, beat
+    )
+    return DecodedFrames(_concatenate(parts), made.indices, made.found, made.backend)
 
 
-class _ReaderError(Exception):
-    """One reader's reason to give up."""
+class _Stream:
+    """Knows whether anything was given that would have to be taken back."""
+
+    def __init__(self, emit: Callable[[Frames], None], restart: Callable[[], None]) -> None:
+        self._emit, self._restart = emit, restart
+        self._given = False
+
+    def give(self, frames: Frames) -> None:
+        self._given = True
+        self._emit(frames)
+
+    def void(self) -> None:
+        if self._given:
+            self._restart()
+        self._given = False
+
+
+Reader = Callable[[Path, FrameSampler, Probe, _Stream, Callable[[], None]], DecodedVideo]
+
+
+def _by_decord(
+    path: Path, sampler: FrameSampler, probe: Probe, stream: _Stream, beat: Callable[[], None]
+) -> DecodedVideo:
+    from muvr_train.features import read_decord
+
+    indices = read_decord.read(path, sampler, probe, stream.give, _chunk(probe), beat)
+    times = [float(probe.shown[index]) for index in indices]
+    return _made(sampler, probe, indices, times, len(probe.times), "", "decord")
+
+
+def _by_pyav(
+    path: Path, sampler: FrameSampler, probe: Probe, stream: _Stream, beat: Callable[[], None]
+) -> DecodedVideo:
+    from muvr_train.features import read_pyav
+
+    indices, times, found, damage = read_pyav.read(path, sampler, probe, stream.give, stream.void, _chunk(probe), beat)
+    promised = probe.declared - int(probe.hidden.sum())
+    if not damage and found < promised:
+        damage = f"the header promises {promised} frames, {found} decode"
+    return _made(sampler, probe, indices, times, found, damage, "pyav")
+
+
+_READERS: dict[str, Reader] = {"decord": _by_decord, "pyav": _by_pyav}
+
+
+def _made(
+    sampler: FrameSampler,
+    probe: Probe,
+    indices: Sequence[int],
+    times: Sequence[float],
+    found: int,
+    damage: str,
+    backend: str,
+) -> DecodedVideo:
+    status, reason = OK, ""
+    if damage:
+        status, reason = TRUNCATED, damage
+    elif sampler.frames is not None and len(indices) < sampler.frames:
+        status, reason = SHORT, f"{len(indices)} of {sampler.frames} frames"
+    return DecodedVideo(status, reason, probe.declared, found, tuple(indices), tuple(times), backend)
+
+
+def _because(made: DecodedVideo, reasons: Sequence[str]) -> DecodedVideo:
+    """Say why an earlier reader did not read it."""
+    reason = "; ".join([*([made.reason] if made.reason else []), *reasons])
+    return DecodedVideo(**{**vars(made), "reason": reason})
+
+
+def _chunk(probe: Probe) -> int:
+    height, width = probe.size
+    return max(1, min(CHUNK, CHUNK_BYTES // max(1, 3 * height * width)))
 
 
 def _check_file(path: Path) -> None:
@@ -130,97 +223,3 @@ def _concatenate(parts: list[Any]) -> Any:
     import torch
 
     return torch.cat(parts)
-
-
-def _short(error: Exception) -> str:
-    """The telling part of a reader's message: decord prefixes a time and a source file, and appends a stack."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
-    return re.split(r"\(-?\d+ vs\. -?\d+\)", text)[-1].strip()[:200]
-
-
-def _read_decord(path: Path, sampler: FrameSampler, chunk: int) -> tuple[list[int], int, Iterator[Frames]]:
-    import decord
-
-    decord.logging.set_level(decord.logging.QUIET)
-    try:
-        reader = decord.VideoReader(os.path.abspath(path), ctx=decord.cpu(0), num_threads=1)
-        found = len(reader)
-        if found and reader.get_frame_timestamp(0)[0] < -TIME_TOLERANCE:
-            # an edit list hides the first frames; decord counts them, and its seeks then miss by as many frames
-            raise _ReaderError("frames before time 0")
-        times = reader.get_frame_timestamp(range(found))[:, 0] if sampler.needs_times else np.arange(float(found))
-        indices = sampler.select(times)
-    except (decord.DECORDError, RuntimeError, ValueError, IndexError, UnicodeError) as error:
-        raise _ReaderError(_short(error)) from error
-    if not indices:
-        raise _ReaderError("no frames")
-    return indices, found, _decord_chunks(reader, indices, chunk)
-
-
-def _decord_chunks(reader: Any, indices: list[int], chunk: int) -> Iterator[Frames]:
-    import decord
-
-    for start in range(0, len(indices), chunk):
-        part = indices[start : start + chunk]
-        try:
-            frames: Frames = reader.get_batch(part).asnumpy()
-        except (decord.DECORDError, RuntimeError, IndexError) as error:
-            raise _ReaderError(_short(error)) from error
-        if frames.ndim != 4 or frames.shape[0] != len(part) or frames.shape[3] != 3:
-            raise _ReaderError(f"asked for {len(part)} frames, got an array {frames.shape}")
-        yield frames
-
-
-def _read_pyav(path: Path, sampler: FrameSampler, chunk: int) -> tuple[list[int], int, Iterator[Frames]]:
-    times = np.array([_seconds(frame, index) for index, frame in enumerate(_pyav_frames(path))])
-    try:
-        indices = sampler.select(times)
-    except ValueError as error:
-        raise _ReaderError(str(error)) from error
-    if not indices:
-        raise _ReaderError("no frames")
-    return indices, len(times), _pyav_chunks(path, indices, chunk)
-
-
-def _seconds(frame: Any, index: int) -> float:
-    return float(index if frame.time is None else frame.time)
-
-
-def _pyav_frames(path: Path) -> Iterator[Any]:
-    """Every frame in display order, not yet converted to RGB; stops with a reason at the first damage."""
-    import av
-
-    count, declared = 0, 0
-    try:
-        with av.open(os.path.abspath(path)) as container:
-            if not container.streams.video:
-                raise _ReaderError("the file has no video stream")
-            stream = container.streams.video[0]
-            declared = stream.frames
-            for frame in container.decode(stream):
-                count += 1
-                yield frame
-    except (av.FFmpegError, ValueError, EOFError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or _short(error)
-        promised = f" of {declared}" if declared else ""
-        raise _ReaderError(f"{reason} (after {count}{promised} frames)" if count else str(reason)) from error
-
-
-def _pyav_chunks(path: Path, indices: list[int], chunk: int) -> Iterator[Frames]:
-    wanted, batch = set(indices), []
-    for index, frame in enumerate(_pyav_frames(path)):
-        if index not in wanted:
-            continue
-        # ndarray from the decoder is the stored picture; the display matrix says how many degrees counter-clockwise
-        batch.append(np.rot90(frame.to_ndarray(format="rgb24"), k=round(frame.rotation / 90)))
-        if len(batch) == chunk or index == indices[-1]:
-            if len({picture.shape for picture in batch}) > 1:
-                raise _ReaderError("the picture size changes inside the video")
-            yield np.ascontiguousarray(np.stack(batch))
-            batch = []
-        if index == indices[-1]:
-            return
-
-
-_READERS = {"decord": _read_decord, "pyav": _read_pyav}

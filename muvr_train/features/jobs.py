@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from muvr_train.features.decode import Frames, stream_frames
+from muvr_train.features.decode import BACKENDS, Frames, stream_frames
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.status import VideoStatus
-
-BACKENDS = ("decord", "pyav")
 
 
 class Sink(Protocol):

@@ -20,6 +20,7 @@ from muvr_train.features.status import TIMEOUT, UNDECODABLE, VideoStatus
 from muvr_train.features.worker import Preprocess, serve
 
 TIMEOUT_SECONDS = 120.0
+START_SECONDS = 120.0  # within which a decoder process must have started
 BUFFER = 256 * 2**20  # bytes of frames that may wait for the encoder
 AHEAD = 8  # jobs per worker that may be decoded before their turn
 MEMORY = 4 * 2**30  # bytes that one decoder may allocate
@@ -192,8 +193,8 @@ class DecodePool:
         for worker in busy:
             if worker.pipe not in heard:
                 worker.heard = now  # it may be waiting for us
-        quiet = max((now - worker.heard for worker in heard.values()), default=0.0)
-        ready = set(wait([self._ear, *heard], max(0.0, self.timeout - quiet) if heard else None))
+        left = [worker.heard + self._patience(worker) - now for worker in heard.values()]
+        ready = set(wait([self._ear, *heard], max(0.0, min(left)) if left else None))
         if self._ear in ready:
             while self._ear.poll():
                 self._ear.recv()
@@ -202,8 +203,12 @@ class DecodePool:
             if pipe in ready:
                 worker.heard = now
                 self._receive(worker)
-            elif now - worker.heard >= self.timeout:
+            elif now - worker.heard >= self._patience(worker):
                 self._lose(worker, TIMEOUT, f"was silent for {self.timeout:g} seconds")
+
+    def _patience(self, worker: _Worker) -> float:
+        """Seconds that a worker may be silent; it may take longer to start on a busy machine."""
+        return self.timeout if worker.ready else max(self.timeout, START_SECONDS)
 
     def _receive(self, worker: _Worker) -> None:
         try:

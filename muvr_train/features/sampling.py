@@ -62,21 +62,68 @@ def fps(times: Sequence[float] | NDArray[np.floating], rate: float) -> list[int]
     return [int(frame) for frame in np.unique(shown)]
 
 
-@dataclass(frozen=True)
-class FrameSampler:
-    """Either `frames` per video (segment centres; default 15) or `fps` frames per second of video (by time stamps).
+def muvr_official(n_frames: int, count: int) -> list[int]:
+    """The frames of MUVR's released features: every (n_frames // count)-th from frame 0, the first `count` of them.
+
+    The end of a video is not seen where the division leaves a rest. Fewer frames than asked for: each frame once.
+
+    >>> muvr_official(10, 5), muvr_official(14, 5), muvr_official(3, 5)
+    ([0, 2, 4, 6, 8], [0, 2, 4, 6, 8], [0, 1, 2])
 
     Raises:
-        ConfigError: if both are given, or one is not positive.
+        ValueError: if `n_frames` < 0 or `count` < 1.
+    """
+    if n_frames < 0 or count < 1:
+        raise ValueError(f"cannot take {count} of {n_frames} frames")
+    return list(range(0, n_frames, max(1, n_frames // count)))[:count]
+
+
+def every(n_frames: int) -> list[int]:
+    """All frames.
+
+    Raises:
+        ValueError: if `n_frames` < 0.
+    """
+    if n_frames < 0:
+        raise ValueError(f"cannot take all of {n_frames} frames")
+    return list(range(n_frames))
+
+
+KINDS = ("uniform", "fps", "all", "muvr_official")
+COUNTED = ("uniform", "muvr_official")
+
+
+@dataclass(frozen=True)
+class FrameSampler:
+    """Which frames of a video are kept.
+
+    Attributes:
+        frames: how many (`uniform`, `muvr_official`); default 15.
+        fps: frames per second of video, by time stamps (`fps`).
+        kind: "uniform" (segment centres), "fps", "all" or "muvr_official"; default: "fps" where `fps` is given, or
+            else "uniform".
+
+    Raises:
+        ConfigError: settings that contradict each other, or one that is not positive.
     """
 
     frames: int | None = None
     fps: float | None = None
+    kind: str | None = None
 
     def __post_init__(self) -> None:
+        kind = self.kind or ("uniform" if self.fps is None else "fps")
+        if kind not in KINDS:
+            raise ConfigError(f"sampling={kind} is not possible: choose from {', '.join(KINDS)}")
         if self.frames is not None and self.fps is not None:
             raise ConfigError(f"frames={self.frames} and fps={self.fps} exclude each other; give one of them")
-        if self.frames is None and self.fps is None:
+        for name, value, kinds in (("frames", self.frames, COUNTED), ("fps", self.fps, ("fps",))):
+            if value is not None and kind not in kinds:
+                raise ConfigError(f"{name}={value} and sampling={kind} exclude each other; give one of them")
+        if kind == "fps" and self.fps is None:
+            raise ConfigError("sampling=fps needs fps=RATE, the frames per second of video to keep")
+        object.__setattr__(self, "kind", kind)
+        if kind in COUNTED and self.frames is None:
             object.__setattr__(self, "frames", DEFAULT_FRAMES)
         if self.frames is not None and (not isinstance(self.frames, int) or self.frames < 1):
             raise ConfigError(f"frames must be a whole number of at least 1, got {self.frames}")
@@ -92,8 +139,11 @@ class FrameSampler:
         """Indices to keep out of frames shown at `times` (seconds, display order)."""
         if self.fps is not None:
             return fps(times, self.fps)
-        return uniform(len(times), self.frames or DEFAULT_FRAMES)
+        if self.frames is None:
+            return every(len(times))
+        return (muvr_official if self.kind == "muvr_official" else uniform)(len(times), self.frames)
 
     def manifest(self) -> dict[str, object]:
         """What the store records."""
-        return {"kind": "fps", "fps": self.fps} if self.fps is not None else {"kind": "uniform", "frames": self.frames}
+        settings = {"frames": self.frames, "fps": self.fps}
+        return {"kind": self.kind, **{name: value for name, value in settings.items() if value is not None}}

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-import av  # noqa: F401 (imported once, by the process that the workers are forked from)
-import decord  # noqa: F401
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from muvr_train.features.decode import DecodeError, Frames
 from muvr_train.features.jobs import Job
+from muvr_train.features.read_decord import watch_errors
+from muvr_train.features.read_pyav import read  # noqa: F401 (imported by the process that the workers are forked from)
 
 BEAT_EVERY = 0.5  # seconds between two signs of life
 PR_SET_PDEATHSIG = 1
@@ -40,6 +40,7 @@ def serve(pipe: Connection, preprocess: Preprocess, memory: int) -> None:
     """
     _join_parent(memory)
     torch.set_num_threads(1)
+    watch_errors()
     _send(pipe, "ready", None)
     while (task := _receive(pipe)) is not None:
         job, backends = task

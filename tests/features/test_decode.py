@@ -10,7 +10,9 @@ import av
 import numpy as np
 import pytest
 
-from muvr_train.features.decode import DecodeError, read_frames
+from muvr_train.features import decode
+from muvr_train.features.decode import DecodedVideo, DecodeError, read_frames, stream_frames
+from muvr_train.features.probe import ReaderError
 from muvr_train.features.sampling import FrameSampler
 
 ALL = FrameSampler(100_000)
@@ -22,7 +24,7 @@ EXPECTED = {
     "audio_only.mp4": "no video stream",
     "av1_video.mkv": (125, 360, 640, "pyav"),
     "bt709_full_range.mp4": (30, 720, 1280, "decord"),
-    "corrupted.mp4": "after 28 of 50 frames",
+    "corrupted.mp4": (29, 720, 1280, "pyav"),
     "empty_file.mp4": "empty",
     "failing_audio.mp4": (280, 360, 640, "decord"),
     "five_frames.mp4": (5, 720, 1280, "decord"),
@@ -31,7 +33,7 @@ EXPECTED = {
     "mmtracking_demo.mp4": (8, 1080, 1920, "decord"),
     "naïve name – 猫.mp4": (59, 91, 161, "decord"),
     "no_duration.webm": (74, 720, 1280, "pyav"),
-    "truncated_60pct.mp4": "after 51 of 80 frames",
+    "truncated_60pct.mp4": (53, 480, 480, "pyav"),
     "unordered.mov": (4, 50, 50, "decord"),
     "variable_frame_rate.mp4": (150, 180, 320, "decord"),
     "very_short_1s.mp4": (32, 256, 340, "decord"),
@@ -130,15 +132,13 @@ def test_hidden_first_frames_are_not_counted(shared: Path) -> None:
 
 
 def test_both_readers_rotate_alike(odd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from muvr_train.features import decode
-
-    def refuse(*args: object) -> None:
-        raise decode._ReaderError("not asked")
+    def refuse(*args: object) -> DecodedVideo:
+        raise ReaderError("not asked")
 
     for name in ("video_0.mov", "video_90.mov", "video_180.mov", "video_270.mov"):
         by_decord = read_frames(odd / name, ALL)
         with monkeypatch.context() as patch:
-            patch.setattr(decode, "_read_decord", refuse)
+            patch.setitem(decode._READERS, "decord", refuse)
             by_pyav = read_frames(odd / name, ALL)
         assert (by_decord.backend, by_pyav.backend) == ("decord", "pyav")
         np.testing.assert_array_equal(by_decord.frames, by_pyav.frames)
@@ -158,14 +158,15 @@ def test_names(write_video: Callable[..., Path], name: str, monkeypatch: pytest.
     assert read_frames(Path(name), FrameSampler(3)).frames.shape == (3, 48, 64, 3)
 
 
-def test_frames_are_handed_on_in_chunks(write_video: Callable[..., Path]) -> None:
+def test_frames_are_handed_on_in_chunks(write_video: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     path, sizes = write_video("chunks.mp4"), []
 
     def each(frames: np.ndarray) -> np.ndarray:
         sizes.append(len(frames))
         return frames[:, :1, :1]
 
-    decoded = read_frames(path, FrameSampler(15), each, chunk=4)
+    monkeypatch.setattr(decode, "CHUNK", 4)
+    decoded = read_frames(path, FrameSampler(15), each)
     assert sizes == [4, 4, 4, 3]
     np.testing.assert_array_equal(decoded.frames, read_frames(path, FrameSampler(15)).frames[:, :1, :1])
 
@@ -188,3 +189,81 @@ def test_a_cut_file_is_refused_or_right(write_video: Callable[..., Path], tmp_pa
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(DecodeError, match="no such file"):
         read_frames(tmp_path / "nothing.mp4", FrameSampler())
+
+
+STATUS = {"corrupted.mp4": "truncated", "truncated_60pct.mp4": "truncated"} | dict.fromkeys(
+    ["-video-with-dash-.mp4", "five_frames.mp4", "mmtracking_demo.mp4", "unordered.mov"]
+    + ["video_0.mov", "video_90.mov", "video_180.mov", "video_270.mov"],
+    "short",
+)
+
+
+@pytest.mark.parametrize("name", [name for name, expected in EXPECTED.items() if not isinstance(expected, str)])
+def test_status_counts_and_times(odd: Path, name: str) -> None:
+    given: list[np.ndarray] = []
+    made = stream_frames(odd / name, FrameSampler(15), given.append, given.clear)
+    assert made.status == STATUS.get(name, "ok")
+    assert (made.reason == "") == (made.status == "ok" and made.backend == "decord")
+    assert sum(map(len, given)) == len(made.indices) == len(made.times) == min(15, made.found)
+    assert list(made.times) == sorted(set(made.times))
+    assert made.declared == 0 or (made.declared > made.found) == (made.status == "truncated")
+
+
+def test_both_counts_of_a_cut_file(write_video: Callable[..., Path], tmp_path: Path) -> None:
+    whole = write_video("whole.mp4", n_frames=30)
+    moved = tmp_path / "moved.mp4"
+    with av.open(str(whole)) as source, av.open(str(moved), "w", options={"movflags": "faststart"}) as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                target.mux(packet)
+    cut = tmp_path / "cut.mp4"
+    cut.write_bytes(moved.read_bytes()[: int(moved.stat().st_size * 0.8)])
+    given: list[np.ndarray] = []
+    made = stream_frames(cut, FrameSampler(5), given.append, given.clear)
+    assert (made.status, made.declared, len(made.indices)) == ("truncated", 30, 5)
+    assert 5 < made.found < 30
+    assert f"{made.found} of 30 frames decode" in made.reason
+    everything = plain(whole)
+    for index, frame in zip(made.indices, np.concatenate(given), strict=True):
+        np.testing.assert_array_equal(frame, everything[index])
+
+
+@pytest.mark.parametrize(
+    ("codec", "suffix"), [("libvpx", "webm"), ("libvpx-vp9", "webm"), ("libsvtav1", "mkv"), ("libx265", "mp4")]
+)
+def test_codecs(tmp_path: Path, codec: str, suffix: str) -> None:
+    path = tmp_path / f"{codec}.{suffix}"
+    try:
+        with av.open(str(path), "w") as container:
+            stream = container.add_stream(codec, rate=10)
+            stream.width, stream.height, stream.pix_fmt = 128, 96, "yuv420p"
+            for index in range(12):
+                picture = np.full((96, 128, 3), 20 * index, np.uint8)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
+            container.mux(stream.encode())
+    except (av.FFmpegError, ValueError) as error:
+        pytest.skip(f"PyAV here has no encoder {codec} ({error})")
+    given: list[np.ndarray] = []
+    made = stream_frames(path, FrameSampler(4), given.append, given.clear)
+    assert (made.status, made.found, made.indices) == ("ok", 12, (1, 4, 7, 10))
+    np.testing.assert_allclose(np.concatenate(given).mean((1, 2, 3)), [20, 80, 140, 200], atol=4)
+
+
+@pytest.mark.parametrize(("count", "status"), [(1, "short"), (3, "short"), (4, "ok")])
+def test_one_and_three_frames(write_video: Callable[..., Path], count: int, status: str) -> None:
+    given: list[np.ndarray] = []
+    made = stream_frames(write_video("few.mp4", n_frames=count), FrameSampler(4), given.append, given.clear)
+    assert (made.status, made.found, made.indices) == (status, count, tuple(range(count)))
+    assert sum(map(len, given)) == count
+
+
+def test_large_pictures_come_in_small_chunks(write_video: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_video("large.mp4")
+    monkeypatch.setattr(decode, "CHUNK_BYTES", 3 * 48 * 64 * 2)
+    sizes: list[int] = []
+    beats: list[int] = []
+    stream_frames(path, FrameSampler(7), lambda frames: sizes.append(len(frames)), sizes.clear, lambda: beats.append(1))
+    assert sizes == [2, 2, 2, 1]
+    assert beats

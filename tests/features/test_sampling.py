@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muvr_train.errors import ConfigError
+from muvr_train.features import sampling
 from muvr_train.features.sampling import FrameSampler, fps, uniform
 
 
@@ -83,3 +84,39 @@ def test_sampler() -> None:
     for frames, rate in ((15, 1.0), (0, None), (None, 0.0), (None, float("inf")), (2.5, None)):
         with pytest.raises(ConfigError):
             FrameSampler(frames, rate)
+
+
+@pytest.mark.parametrize("n_frames", [0, 1, 3, 14, 15, 16, 29, 30, 31, 100])
+def test_muvr_official_is_a_stride_from_frame_0(n_frames: int) -> None:
+    frames = list(range(n_frames))
+    expected = frames[:: n_frames // 15][:15] if n_frames >= 15 else frames
+    assert sampling.muvr_official(n_frames, 15) == expected
+
+
+def test_kinds() -> None:
+    times = np.arange(40) / 10
+    assert FrameSampler(kind="all").select(times) == list(range(40))
+    assert FrameSampler(4, kind="muvr_official").select(times) == [0, 10, 20, 30]
+    assert FrameSampler(4).select(times) == [5, 15, 25, 35]
+    assert FrameSampler(fps=1.0).select(times) == FrameSampler(fps=1.0, kind="fps").select(times) == [0, 10, 20, 30]
+    assert FrameSampler().manifest() == {"kind": "uniform", "frames": 15}
+    assert FrameSampler(kind="muvr_official").manifest() == {"kind": "muvr_official", "frames": 15}
+    assert FrameSampler(kind="all").manifest() == {"kind": "all"}
+    assert FrameSampler(fps=2).manifest() == {"kind": "fps", "fps": 2}
+    with pytest.raises(ValueError, match="-1"):
+        sampling.every(-1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "random"}, "sampling=random is not possible"),
+        ({"kind": "fps"}, "needs fps=RATE"),
+        ({"kind": "fps", "frames": 3}, "frames=3 and sampling=fps exclude"),
+        ({"kind": "all", "frames": 3}, "frames=3 and sampling=all exclude"),
+        ({"kind": "uniform", "fps": 1.0}, "fps=1.0 and sampling=uniform exclude"),
+    ],
+)
+def test_kinds_that_contradict(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        FrameSampler(**settings)  # type: ignore[arg-type]
