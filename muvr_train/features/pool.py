@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muvr_train.features.jobs import BACKENDS, Job
+from muvr_train.features.decode import BACKENDS
+from muvr_train.features.jobs import Job
 from muvr_train.features.status import TIMEOUT, UNDECODABLE, VideoStatus
 from muvr_train.features.worker import Preprocess, serve
 

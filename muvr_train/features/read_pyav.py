@@ -141,7 +141,7 @@ def _sound_frames(told: _Pass) -> list[int]:
     everything = range(len(told.stamps))
     if told.first is None:
         return list(everything)
-    number = {stamp: place for place, stamp in enumerate(told.packets) if stamp is not None}
+    number: dict[int | None, int] = {stamp: place for place, stamp in enumerate(told.packets) if stamp is not None}
     if len(number) < len(told.packets) or None in told.stamps or None in told.corrupt:
         return list(everything[: max(0, told.first - REORDERED)])
     came = set(told.stamps)

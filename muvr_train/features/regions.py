@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch.nn import functional as F  # noqa: N812 (the name everybody knows)
 
 from muvr_train.errors import DataError
-from muvr_train.features.decode import DecodeError, Frames, stream_frames
-from muvr_train.features.jobs import BACKENDS, Sink
+from muvr_train.features.decode import BACKENDS, DecodeError, Frames, stream_frames
+from muvr_train.features.jobs import Sink
 from muvr_train.features.masks import Mask, fit_mask, list_masks
 from muvr_train.features.sampling import TIME_TOLERANCE, FrameSampler
 from muvr_train.features.status import OK, TRUNCATED, VideoStatus

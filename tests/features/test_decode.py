@@ -191,11 +191,9 @@ def test_no_such_file(tmp_path: Path) -> None:
         read_frames(tmp_path / "nothing.mp4", FrameSampler())
 
 
-STATUS = {"corrupted.mp4": "truncated", "truncated_60pct.mp4": "truncated"} | dict.fromkeys(
-    ["-video-with-dash-.mp4", "five_frames.mp4", "mmtracking_demo.mp4", "unordered.mov"]
-    + ["video_0.mov", "video_90.mov", "video_180.mov", "video_270.mov"],
-    "short",
-)
+SHORT = ("-video-with-dash-.mp4", "five_frames.mp4", "mmtracking_demo.mp4", "unordered.mov")
+ROTATED = ("video_0.mov", "video_90.mov", "video_180.mov", "video_270.mov")
+STATUS = dict.fromkeys(("corrupted.mp4", "truncated_60pct.mp4"), "truncated") | dict.fromkeys(SHORT + ROTATED, "short")
 
 
 @pytest.mark.parametrize("name", [name for name, expected in EXPECTED.items() if not isinstance(expected, str)])
