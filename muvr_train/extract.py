@@ -11,6 +11,8 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train import cli
+from muvr_train.errors import ConfigError
+from muvr_train.features.annotations import annotated_videos
 from muvr_train.features.encoders.listing import EncoderRow, list_encoders
 from muvr_train.features.listing import Videos, list_videos
 from muvr_train.features.sampling import FrameSampler
@@ -36,6 +38,8 @@ def compose(argv: list[str]) -> tuple[DictConfig, bool]:
         texts = ["videos=.", "out=.", *texts]  # nothing is extracted
     cfg = cli.check(composer, texts, False, features=False)[0]
     sampler_of(cfg)  # refuses what contradicts
+    if cfg.masks and not cfg.annotations:
+        raise ConfigError(f"masks={cfg.masks} needs annotations=..., which says what the queries are")
     return cfg, args.cfg is not None
 
 
@@ -50,7 +54,8 @@ def sampler_of(cfg: DictConfig) -> FrameSampler:
 
 def run(cfg: DictConfig) -> int:
     """Extract what the config says and print the result; returns the exit code, 1 where something failed."""
-    videos = list_videos(cfg.videos)  # before anything heavy is imported
+    if not cfg.annotations:
+        videos = list_videos(cfg.videos)  # before anything heavy is imported
 
     import torch
     from hydra.utils import instantiate
@@ -60,6 +65,8 @@ def run(cfg: DictConfig) -> int:
     from muvr_train.training.extraction import extract
 
     annotations = load_annotations(cfg.annotations, cfg.masks, cfg.placeholders) if cfg.annotations else None
+    if annotations is not None:
+        videos = annotated_videos(cfg.videos, cfg.annotations, annotations.benchmark, not cfg.allow_failures)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if cfg.device == "auto" else cfg.device
     encoder = instantiate(cfg.encoder, device=device)
     out, sampler = Path(cfg.out), sampler_of(cfg)

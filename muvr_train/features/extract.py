@@ -17,7 +17,6 @@ from muvr_train.features.pool import TIMEOUT_SECONDS
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.status import FILE, TRUNCATED, VideoStatus, count_statuses
 
-FAILURES = "failures.csv"
 SAVE_EVERY = 60.0  # seconds of work that a kill can cost
 
 
@@ -67,15 +66,6 @@ class ExtractSettings:
         """Decoding processes of one process of the extraction."""
         cores = len(os.sched_getaffinity(0))
         return max(1, cores // self.devices) if self.workers is None else self.workers
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A video without features, and why."""
-
-    id: str
-    path: Path
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ PATH_KEYS = frozenset(
         "ckpt_path",
         "scores",
         "calibration_background",
+        "annotations",
+        "masks",
         "out",
         "videos",
         "features",

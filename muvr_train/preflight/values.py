@@ -92,6 +92,7 @@ RULES: dict[str, Rule] = {
     "fps": optional(number(0, open_least=True)),
     "views": whole(0),
     "view_strength": SHARE,
+    "placeholders": optional(one_of("drop", "name", "keep")),
     "dtype": one_of("float16", "bfloat16", "float32"),
     "devices": whole(1),
     "num_nodes": whole(1),
