@@ -171,6 +171,11 @@ def _check_folds(cfg: DictConfig) -> None:
         raise ConfigError(f"benchmark.fold={fold} needs benchmark.folds, and is 0 to folds - 1; folds is {folds}")
     if folds is None:
         return
+    if fold is None and cfg.benchmark.name == "copies":
+        raise ConfigError(
+            f"benchmark.folds={folds}: every fold of benchmark=copies has a database of its own; give one of them, "
+            "benchmark.fold=0 (and then the others)"
+        )
     if "ckpt_path" in cfg and fold is None:
         raise ConfigError(
             "benchmark.folds trains models: use train.py. To evaluate one fold's checkpoint give ckpt_path=checkpoints/"

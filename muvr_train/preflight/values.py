@@ -62,6 +62,7 @@ RULES: dict[str, Rule] = {
     "benchmark.report": FLAG,
     "benchmark.report_queries": whole(0),
     "benchmark.intros": FLAG,
+    "benchmark.database_size": optional(whole(1)),
     "optimizer.lr": number(0, open_least=True),
     "optimizer.weight_decay": number(0),
     "optimizer.betas": several(Rule(lambda v: number(0).allows(v) and v < 1, "a number >= 0 and < 1"), length=2),

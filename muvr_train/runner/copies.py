@@ -45,10 +45,10 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
         store = Path(cfg.data.features)
         plan = read_plan(store)
         _check_fractions(plan, fractions, store)
+        _check_folds(plan, cfg.benchmark.folds, cfg.benchmark.fold, store)
     elif cfg.data.videos:
         encoder: FrameEncoder = instantiate(cfg.encoder, device=device)
-        settings = CopiesSettings(views=cfg.data.views, intros=cfg.benchmark.intros)
-        store, plan = _extracted(Path(cfg.data.videos), encoder, settings, fractions, cfg.benchmark.seed)
+        store, plan = _extracted(cfg, Path(cfg.data.videos), encoder, fractions)
     else:
         raise ConfigError("data=folder needs data.videos=DIR (a folder of videos), or data.features=STORE made from it")
     sizes = ", ".join(f"{len(plan.names(split))} {split}" for split in ("train", "val", "test"))
@@ -62,14 +62,15 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
     return corpus, FeatureStore(store, cfg.residency, device), benchmark
 
 
-def _extracted(
-    videos: Path, encoder: FrameEncoder, settings: CopiesSettings, fractions: list[float], seed: int
-) -> tuple[Path, CopiesPlan]:
+def _extracted(cfg: DictConfig, videos: Path, encoder: FrameEncoder, fractions: list[float]) -> tuple[Path, CopiesPlan]:
     """The store and plan of a folder; makes or completes them, in one process at a time."""
+    wanted = cfg.benchmark
+    settings = CopiesSettings(views=cfg.data.views, intros=wanted.intros, gallery=wanted.database_size)
     paths = dict(list_videos(videos))
     sources = SourceFrames(paths, short_side=_short_side(encoder))
-    recipe = [sources.manifest(), encoder.manifest(), vars(settings), fractions, seed]
-    store = cache_root() / "features" / f"copies-{_digest(videos, paths, recipe)}"
+    drawn = [vars(settings), fractions, wanted.seed, wanted.folds, wanted.fold]
+    digest = _digest(videos, paths, [sources.manifest(), encoder.manifest(), *drawn])
+    store = cache_root() / "features" / f"copies-{digest}"
     with locked(store.with_suffix(".lock")):
         if (store / PLAN).is_file():
             plan = read_plan(store)
@@ -77,7 +78,7 @@ def _extracted(
         else:
             usable, failures = _usable(sources, videos)
             try:
-                plan = plan_copies(usable, seed, fractions, settings)
+                plan = plan_copies(usable, wanted.seed, fractions, settings, wanted.folds, wanted.fold)
             except DataError as error:
                 raise DataError(f"data.videos={videos}: {error}{_names(failures)}") from error
         if not _complete(store, plan):
@@ -142,6 +143,14 @@ def _names(failures: list[VideoStatus]) -> str:
     if not failures:
         return ""
     return ": " + shorten([f"{Path(failure.path).name} ({failure.reason})" for failure in failures], 5)
+
+
+def _check_folds(plan: CopiesPlan, folds: int | None, fold: int | None, store: Path) -> None:
+    if (None if folds is None else (folds, fold)) != plan.folds:
+        give = "null" if plan.folds is None else f"{plan.folds[0]} benchmark.fold={plan.folds[1]}"
+        raise ConfigError(
+            f"benchmark.folds={folds} benchmark.fold={fold}, but {store} was not made so; give benchmark.folds={give}"
+        )
 
 
 def _check_fractions(plan: CopiesPlan, fractions: list[float], store: Path) -> None:
