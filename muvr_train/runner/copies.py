@@ -45,7 +45,7 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
         store = Path(cfg.data.features)
         plan = read_plan(store)
         _check_fractions(plan, fractions, store)
-        _check_folds(plan, cfg.benchmark.folds, cfg.benchmark.fold, store)
+        _check_folds(plan, cfg.benchmark.get("folds"), cfg.benchmark.get("fold"), store)
     elif cfg.data.videos:
         encoder: FrameEncoder = instantiate(cfg.encoder, device=device)
         store, plan = _extracted(cfg, Path(cfg.data.videos), encoder, fractions)
@@ -65,10 +65,10 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
 def _extracted(cfg: DictConfig, videos: Path, encoder: FrameEncoder, fractions: list[float]) -> tuple[Path, CopiesPlan]:
     """The store and plan of a folder; makes or completes them, in one process at a time."""
     wanted = cfg.benchmark
-    settings = CopiesSettings(views=cfg.data.views, intros=wanted.intros, gallery=wanted.database_size)
+    settings = CopiesSettings(views=cfg.data.views, intros=wanted.intros, gallery=wanted.get("database_size"))
     paths = dict(list_videos(videos))
     sources = SourceFrames(paths, short_side=_short_side(encoder))
-    drawn = [vars(settings), fractions, wanted.seed, wanted.folds, wanted.fold]
+    drawn = [vars(settings), fractions, wanted.seed, wanted.get("folds"), wanted.get("fold")]
     digest = _digest(videos, paths, [sources.manifest(), encoder.manifest(), *drawn])
     store = cache_root() / "features" / f"copies-{digest}"
     with locked(store.with_suffix(".lock")):
@@ -78,7 +78,7 @@ def _extracted(cfg: DictConfig, videos: Path, encoder: FrameEncoder, fractions: 
         else:
             usable, failures = _usable(sources, videos)
             try:
-                plan = plan_copies(usable, wanted.seed, fractions, settings, wanted.folds, wanted.fold)
+                plan = plan_copies(usable, wanted.seed, fractions, settings, wanted.get("folds"), wanted.get("fold"))
             except DataError as error:
                 raise DataError(f"data.videos={videos}: {error}{_names(failures)}") from error
         if not _complete(store, plan):
