@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from muvr_train.benchmarks.copies_draw import NAME, CopiesSettings, draw_held_out, draw_views, topic_of
+from muvr_train.benchmarks.copies_draw import NAME, CopiesSettings, draw_cards, draw_held_out, draw_views, topic_of
 from muvr_train.benchmarks.copies_recipes import Recipe
 from muvr_train.benchmarks.splits import DEFAULT_FRACTIONS, assign_folds, assign_splits
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
@@ -158,6 +158,7 @@ def plan_copies(
     _check_sizes(sources, fractions, dealt)
     by_split = {split: [name for name in names if sources[name] == split] for split in ("train", *HELD_OUT)}
     train = [recipe for name in by_split["train"] for recipe in draw_views(name, by_split["train"], seed, settings)]
+    train += draw_cards(settings)
     made = {split: draw_held_out(split, by_split[split], seed, settings) for split in HELD_OUT}
     return CopiesPlan(
         seed=seed,

@@ -13,6 +13,7 @@ from muvr_train.errors import ConfigError, DataError
 
 NAME = "copies"
 CARDS = 4
+TRAIN_CARDS = 16
 CHANNELS = 6
 """Overlays of a split: unrelated videos share them, as uploads of one channel do."""
 
@@ -74,6 +75,13 @@ def draw_views(name: str, train: list[str], seed: int, settings: CopiesSettings)
             )
         )
     return made
+
+
+def draw_cards(settings: CopiesSettings) -> list[Recipe]:
+    """Draw title cards for training, alone (stream "cards"); none without `intros`. The first ones are in the views."""
+    numbers = range(TRAIN_CARDS if settings.intros else 0)
+    pieces = [Piece(f"train{number}", 0.0, 1.0, settings.card_frames, card=True) for number in numbers]
+    return [Recipe(f"{NAME}/card {piece.source}", (piece,), "cards") for piece in pieces]
 
 
 def draw_held_out(

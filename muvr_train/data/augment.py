@@ -6,7 +6,7 @@ a view is a pure function of (features, seed). Labels never change: an edited vi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +82,25 @@ def feature_dropout(x: Tensor, rng: np.random.Generator, share: float = 0.1) -> 
     """Zero the same random `share` of the feature dimensions in all frames."""
     kept = torch.from_numpy((rng.random(x.shape[-1]) >= share).astype(np.float32))
     return x * kept.to(x.device)
+
+
+def share_intros(
+    videos: Sequence[Tensor], pieces: Sequence[Tensor], share: float, rng: np.random.Generator
+) -> list[Tensor]:
+    """Put pieces before a random `share` of the videos of a batch: one piece before several that are unrelated.
+
+    Args:
+        videos: features [T, R, D] each.
+        pieces: features [t, R, D] each, title cards for example.
+        share: probability in [0, 1] for each video.
+        rng: the only source of chance.
+    """
+    shown = []
+    for x in videos:
+        if rng.random() < share:
+            x = torch.cat([pieces[int(rng.integers(len(pieces)))], x])
+        shown.append(x)
+    return shown
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from muvr_train.data.augment import FeatureAugment
+from muvr_train.data.augment import FeatureAugment, share_intros
 from muvr_train.data.batch import Batch, load_queries
 from muvr_train.data.one_to_many import OneToManyPlan
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.types import QueryBatch, Tokens
+
+INTROS = 4
 
 
 class HasProgress(Protocol):
@@ -35,9 +37,10 @@ class SupervisedBatches(Dataset[Batch]):
         """Load batch `n`, counted from the start of training."""
         plan = self.plan(n)
         rng = np.random.default_rng([self.plan.seed, 2, n])
-        videos = load_views(self.store, [query.video_id for query in plan.queries], self.augment, self.pool, rng)
+        asked = [query.video_id for query in plan.queries]
+        videos = Tokens.pack(load_views(self.store, asked, self.augment, self.pool, rng))
         queries = load_queries(self.store, plan.queries, videos=videos)
-        database = load_views(self.store, plan.database, self.augment, self.pool, rng)
+        database = Tokens.pack(load_views(self.store, plan.database, self.augment, self.pool, rng))
         fine = self.store.tokens(plan.database, "fine") if self.store.dims.fine_dim is not None else None
         return Batch(queries, database, fine, plan.database, torch.from_numpy(plan.relevance))
 
@@ -52,6 +55,8 @@ class SelfSupervisedBatches(Dataset[Batch]):
         weak: edits of the first view.
         strong: edits of the second view.
         seed: all batches follow from it.
+        shared_intros: probability with which a video begins with one of `INTROS` pieces that unrelated videos of the
+            batch share: title cards of the store (stream "cards"), or where it has none, parts of other videos.
     """
 
     def __init__(
@@ -62,11 +67,14 @@ class SelfSupervisedBatches(Dataset[Batch]):
         weak: FeatureAugment,
         strong: FeatureAugment,
         seed: int = 0,
+        shared_intros: float = 0.0,
     ) -> None:
         if len(videos) < 2:
             raise DataError(f"self-supervised training needs at least 2 training videos, got {len(videos)}")
         self.store, self.videos, self.weak, self.strong, self.seed = store, sorted(videos), weak, strong, seed
         self.pairs = min(pairs, len(videos))
+        self.shared_intros = shared_intros
+        self.cards = sorted(store.ids("cards")) if "cards" in store.streams else []
 
     def __getitem__(self, n: int) -> Batch:
         """Load batch `n`: 2 x pairs videos, each a query and a database video."""
@@ -76,11 +84,22 @@ class SelfSupervisedBatches(Dataset[Batch]):
         rng = np.random.default_rng([self.seed, 2, n])
         weak = load_views(self.store, ids, self.weak, self.videos, rng, stored_views=False)
         strong = load_views(self.store, ids, self.strong, self.videos, rng)
-        tokens, names = Tokens.cat([weak, strong]), tuple(ids + ids)
+        views = [*weak, *strong]
+        if self.shared_intros:
+            views = share_intros(views, [self._piece(rng) for _ in range(INTROS)], self.shared_intros, rng)
+        tokens, names = Tokens.pack(views), tuple(ids + ids)
         present = {"video": torch.ones(len(names), dtype=torch.bool), "text": torch.zeros(len(names), dtype=torch.bool)}
         relevance = torch.eye(len(ids)).repeat(2, 2)
         relevance.fill_diagonal_(-1.0)
         return Batch(QueryBatch(names, tokens, None, present), tokens, None, names, relevance)
+
+    def _piece(self, rng: np.random.Generator) -> Tensor:
+        if self.cards:
+            return self.store.tensors([self.cards[int(rng.integers(len(self.cards)))]], "cards")[0]
+        x = self.store.tensors([self.videos[int(rng.integers(len(self.videos)))]])[0]
+        length = min(int(rng.integers(2, 5)), len(x))
+        start = int(rng.integers(0, len(x) - length + 1))
+        return x[start : start + length]
 
 
 def load_views(
@@ -90,8 +109,8 @@ def load_views(
     pool: Sequence[str],
     rng: np.random.Generator,
     stored_views: bool = True,
-) -> Tokens:
-    """Load videos as training views: a random stored view of each, then edits in feature space."""
+) -> list[Tensor]:
+    """Load videos [T, R, D] as training views: a random stored view of each, then edits in feature space."""
 
     def donor(chance: np.random.Generator) -> Tensor:
         return store.tensors([pool[int(chance.integers(len(pool)))]])[0]
@@ -101,7 +120,7 @@ def load_views(
         streams = ["video", *(store.views(video_id) if stored_views else ())]
         stream = streams[int(rng.integers(len(streams)))]
         views.append(augment(store.tensors([video_id], stream)[0], rng, donor))
-    return Tokens.pack(views)
+    return views
 
 
 class LiveSampler(Sampler[int]):

@@ -109,7 +109,8 @@ def compose_jobs(plan: CopiesPlan, sources: SourceFrames) -> list[ComposeJob]:
 
 def _job(id_: str, recipes: tuple[Recipe, ...], sources: SourceFrames) -> ComposeJob:
     names = [name for recipe in recipes for piece in recipe.pieces for name, _, _ in piece.shown()]
-    return ComposeJob(id_, Path(sources.paths.get(names[0], names[0])), recipes, sources.only(names))
+    first = names[0] if names else recipes[0].pieces[0].source  # a title card shows no source
+    return ComposeJob(id_, Path(sources.paths.get(first, first)), recipes, sources.only(names))
 
 
 def copies_manifest(plan: CopiesPlan, sources: SourceFrames, encoder: FrameEncoder) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from muvr_train.models.functional import (
     weighted,
 )
 from muvr_train.models.s2vs_head import CHANNELS, S2VSHead, Sides
-from muvr_train.models.s2vs_index import Attention, Binarization
+from muvr_train.models.s2vs_index import Attention, Binarization, frame_attention, with_weight
 from muvr_train.types import Tokens
 
 MIN_FRAMES = 4
@@ -62,6 +62,10 @@ class S2VS(SimilarityNetwork):
         residual: score = base + a * S2VS with a learned a that starts at 0.
         base: untrained scorer for `residual`: frame_max, frame_max_frames, chamfer, chamfer_max (max over regions),
             chamfer_frames; on the same whitened tokens, without the attention weights.
+        base_weights: let the attention weigh the frames of the base too: similarities with a target frame are scaled by
+            twice its weight (the mean over its regions), and the mean over query frames is weighted. All weights start
+            equal, so the score starts as the base's. Frames that unrelated videos share (title cards) can so be
+            learned to count for nothing. Needs residual and the plain attention.
         mask_pooling: "all": padding never changes a score; "any": the reference's rule, under which it does.
         pair_chunk: how many video pairs the CNN reads at once in eval mode; None = as many as fit in about 3 million
             entries per layer (64 million on a GPU). Never changes a score by more than rounding.
@@ -81,17 +85,23 @@ class S2VS(SimilarityNetwork):
         pooling: bool = True,
         residual: bool = False,
         base: str = "frame_max",
+        base_weights: bool = False,
         mask_pooling: str = "all",
         pair_chunk: int | None = None,
         checkpointing: bool = False,
     ) -> None:
         super().__init__(dim, regions, whiten)
         _check_combination(attention, attention_norm, binarization, residual, batch_norm, checkpointing)
+        if base_weights and not (residual and attention and not attention_norm):
+            raise ConfigError("model.base_weights=true needs model.residual=true, attention=true, attention_norm=false")
         if pair_chunk is not None and pair_chunk < 1:
             raise ConfigError(f"model.pair_chunk={pair_chunk}: must be >= 1, or null")
         self.symmetric, self.pair_chunk, self.checkpointing = symmetric, pair_chunk, checkpointing
         self.attention = Attention(self.index_dim, attention_norm) if attention else None
         self.binarization = None if binarization is None else Binarization(self.index_dim, binarization)
+        self.base_weights = base_weights
+        if base_weights and self.attention is not None:
+            nn.init.zeros_(self.attention.context_vector.weight)
         self.head = S2VSHead(batch_norm, pooling, mask_pooling)
         scorer = base_scorer(base, self.index_dim, regions)
         self.base: SimilarityNetwork | None = scorer if residual else None
@@ -100,7 +110,8 @@ class S2VS(SimilarityNetwork):
     @property
     def range(self) -> tuple[float, float]:  # type: ignore[override]
         """Lowest and highest possible score at the present weights."""
-        reach = 1.0 if self.residual_scale is None else 1.0 + abs(float(self.residual_scale.detach()))
+        reach = 2.0 if self.base_weights else 1.0  # a target frame counts at most twice
+        reach += 0.0 if self.residual_scale is None else abs(float(self.residual_scale.detach()))
         return -reach, reach
 
     def _index(self, tokens: Tokens) -> Tokens:
@@ -196,9 +207,18 @@ class S2VS(SimilarityNetwork):
     def _add_base(self, scores: Tensor, q: Tokens, n: Tokens) -> Tensor:
         if self.base is None or self.residual_scale is None:
             return scores
-        with torch.no_grad():  # the base sees directions only, which attention weights do not change
-            known = self.base.similarity(self.base.index(q), self.base.index(n))
+        known = self.base.similarity(*self._base_sides(self.base, q, n))
         return known + self.residual_scale.float() * scores
+
+    def _base_sides(self, base: SimilarityNetwork, q: Tokens, n: Tokens) -> tuple[Tokens, Tokens]:
+        """What the base compares: directions, which the attention does not change, and frame weights if wanted."""
+        with torch.no_grad():
+            sides = base.index(q), base.index(n)
+        if not self.base_weights:
+            return sides
+        w_q, w_n = (frame_attention(tokens) for tokens in (q, n))
+        w_q = w_q * (q.mask.sum(dim=1, keepdim=True) / w_q.sum(dim=1, keepdim=True).clamp(min=1e-12))
+        return with_weight(sides[0], w_q), with_weight(sides[1], 2 * w_n)
 
     def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
         """Scores [P] of q_i with n_i."""
@@ -209,8 +229,7 @@ class S2VS(SimilarityNetwork):
         maps, sides, _ = self._apply_head(maps, (long_q.mask, long_n.mask))
         scores = self._pool(maps, sides)
         if self.base is not None and self.residual_scale is not None:
-            with torch.no_grad():
-                known = self.base.pair_similarity(self.base.index(q), self.base.index(n))
+            known = self.base.pair_similarity(*self._base_sides(self.base, q, n))
             scores = known + self.residual_scale.float() * scores
         return scores.masked_fill(~(q.mask.any(dim=1) & n.mask.any(dim=1)), float("-inf"))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from muvr_train.models.functional import orthogonal_map
+from muvr_train.types import Tokens
 
 
 class Attention(nn.Module):
@@ -45,3 +47,14 @@ class Binarization(nn.Module):
         """Codes [..., bits]."""
         codes = F.normalize(x, dim=-1) @ self.projection
         return torch.erf(codes / math.sqrt(2e-6)) if self.training else codes.sign()
+
+
+def frame_attention(tokens: Tokens) -> Tensor:
+    """The weight [B, T] that `Attention` gave to each frame of unit vectors, the mean over its regions; padding 0."""
+    weights: Tensor = torch.linalg.vector_norm(tokens.x.float(), dim=-1).mean(dim=2)
+    return weights.masked_fill(~tokens.mask, 0.0)
+
+
+def with_weight(tokens: Tokens, weight: Tensor) -> Tokens:
+    """The tokens with frame weights [B, T], times those that they have."""
+    return replace(tokens, weight=weight if tokens.weight is None else tokens.weight * weight)

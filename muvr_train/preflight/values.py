@@ -40,6 +40,7 @@ RULES: dict[str, Rule] = {
     "data.batch.hard_negatives": whole(0),
     "data.batch.one_partition": FLAG,
     "data.views": whole(0),
+    "data.shared_intros": SHARE,
     "data.augment.max_frames": optional(whole(1)),
     "benchmark.name": one_of(*MODES),
     "benchmark.annotations": optional(TEXT),
@@ -114,6 +115,9 @@ OWN_MODEL_RULES = {
     "model.whiten": Rule(lambda v: isinstance(v, bool) or whole(1).allows(v), "true | false | a number of components"),
     "model.binarization": optional(whole(1)),
     "model.pair_chunk": optional(whole(1)),
-    **{f"model.{name}": FLAG for name in ("residual", "attention", "attention_norm", "symmetric", "batch_norm")},
+    **{
+        f"model.{name}": FLAG
+        for name in ("residual", "base_weights", "attention", "attention_norm", "symmetric", "batch_norm")
+    },
 }
 """For the networks of this package; a user's own network may give these names another meaning."""

@@ -44,7 +44,8 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
     if cfg.data.features:
         store = Path(cfg.data.features)
         plan = read_plan(store)
-        _check_fractions(plan, fractions, store)
+        if plan.folds is None:
+            _check_fractions(plan, fractions, store)
         _check_folds(plan, cfg.benchmark.get("folds"), cfg.benchmark.get("fold"), store)
     elif cfg.data.videos:
         encoder: FrameEncoder = instantiate(cfg.encoder, device=device)

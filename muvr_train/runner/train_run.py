@@ -129,7 +129,8 @@ def training_batches(cfg: DictConfig, data: Data) -> Dataset[Batch]:
     settings, weak = plain(cfg.data.batch), FeatureAugment(**plain(cfg.data.augment))
     if cfg.data.regime == "self_supervised":
         light = FeatureAugment(temporal_crop=weak.temporal_crop, max_frames=weak.max_frames)
-        return SelfSupervisedBatches(data.store, data.train_videos, settings["topics"], light, weak, cfg.seed)
+        shared = float(cfg.data.get("shared_intros") or 0.0)
+        return SelfSupervisedBatches(data.store, data.train_videos, settings["topics"], light, weak, cfg.seed, shared)
     plan = OneToManyPlan(data.train_part, seed=cfg.seed, **settings)
     return SupervisedBatches(data.store, plan, weak)
 
