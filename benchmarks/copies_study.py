@@ -1,9 +1,11 @@
-"""Does self-supervised S2VS beat untrained scorers on edited copies of a folder's videos? python benchmarks/copies_study.py DIR
+"""Self-supervised S2VS against untrained scorers, on edited copies of the videos of a folder.
 
-Folds by source file. For each fold and seed one training (experiment=s2vs_self_supervised), one checkpoint, scored on two
-benchmarks of the same held-out sources: with title cards that unrelated videos share, and without. Queries of all folds are
-pooled. Features of each piece of a video are encoded once and put together for every fold's videos, which changes nothing: an
-encoder looks at single frames. Everything is kept below --work, and a killed study goes on.
+    python benchmarks/copies_study.py DIR
+
+For each fold (by source file) and seed one training, one checkpoint, scored on two benchmarks of the same held-out
+sources: with title cards that unrelated videos share, and without. Queries of all folds are pooled. Features of each
+piece of a video are encoded once and put together for every fold's videos, which changes nothing: the encoder looks at
+single frames. Everything is kept below --work, and a killed study goes on.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ Scored = dict[str, list[tuple[list[str], np.ndarray, np.ndarray]]]
 
 
 def main() -> None:
+    """Run what is not done and print the table."""
     options = read_options()
     torch.set_num_threads(1)
     plans = make_plans(options)
@@ -65,6 +68,7 @@ def main() -> None:
 
 
 def read_options() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("videos", type=Path)
     parser.add_argument("--work", type=Path, default=Path("outputs/copies_study"))
@@ -80,6 +84,7 @@ def read_options() -> argparse.Namespace:
 
 
 def make_plans(options: argparse.Namespace) -> dict[tuple[int, bool], CopiesPlan]:
+    """Plan the benchmark of each fold, with and without title cards."""
     names = [name for name, _ in list_videos(options.videos)]
     return {
         (fold, intros): plan_copies(
@@ -94,7 +99,7 @@ def make_plans(options: argparse.Namespace) -> dict[tuple[int, bool], CopiesPlan
 
 
 def make_stores(options: argparse.Namespace, plans: dict[tuple[int, bool], CopiesPlan]) -> None:
-    """The features of every plan, as `extract_copies` would give them."""
+    """Make the features of every plan, as `extract_copies` would."""
     encoder = EfficientNetLite0(streams=STREAMS)
     sources = SourceFrames(dict(list_videos(options.videos)), short_side=round(1.5 * encoder.size))
     wanted = {piece_key(piece): piece for plan in plans.values() for recipe in plan.recipes for piece in recipe.pieces}
@@ -126,19 +131,22 @@ def make_stores(options: argparse.Namespace, plans: dict[tuple[int, bool], Copie
 
 
 def piece_key(piece: Piece) -> str:
+    """Name a piece by everything that it is."""
     return hashlib.sha256(json.dumps(Recipe("", (piece,)).to_json(), sort_keys=True).encode()).hexdigest()
 
 
 def store_of(options: argparse.Namespace, fold: int, intros: bool) -> Path:
+    """Give the store of a fold."""
     return (options.work / f"fold{fold}-{'intros' if intros else 'plain'}").resolve()
 
 
 def run_of(options: argparse.Namespace, fold: int, seed: int) -> str:
+    """Name a training."""
     return f"copies-{options.name}-fold{fold}-seed{seed}"
 
 
 def train(options: argparse.Namespace, fold: int, seed: int) -> tuple[int, float]:
-    """Train, unless it is done; gives the chosen step and the seconds."""
+    """Train, unless it is done; give the chosen step and the seconds."""
     folder = ROOT / "checkpoints" / run_of(options, fold, seed)
     if not (folder / "study.json").is_file():
         start = time.monotonic()
@@ -159,7 +167,7 @@ def train(options: argparse.Namespace, fold: int, seed: int) -> tuple[int, float
 
 
 def compare(options: argparse.Namespace, intros: bool) -> dict[str, dict[str, list[float]]]:
-    """mAP, uAP of each row over the pooled queries; of the trained row one value per seed."""
+    """Give mAP, uAP of each row over the pooled queries; of the trained row one value per seed."""
     scored: Scored = {}
     for fold in range(options.folds):
         store = FeatureStore(store_of(options, fold, intros))
@@ -188,6 +196,7 @@ def compare(options: argparse.Namespace, intros: bool) -> dict[str, dict[str, li
 
 
 def precisions(scores: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Give the average precision of each query."""
     return np.array(
         [average_precision(row[known >= 0], known[known >= 0]) for row, known in zip(scores, truth, strict=True)]
     )
@@ -215,9 +224,9 @@ def intervals(scored: Scored) -> dict[str, dict[str, list[float]]]:
 
 
 def render(options: argparse.Namespace, rows: dict, steps: dict) -> str:
-    lines = [
-        f"{options.name}: {options.split} part, {options.folds} folds, {options.seeds} seeds, database {options.database}"
-    ]
+    """Draw the tables in Markdown."""
+    what = f"{options.split} part, {options.folds} folds, {options.seeds} seeds, database {options.database}"
+    lines = [f"{options.name}: {what}"]
     lines += ["", "| mAP / uAP (%) | " + " | ".join(rows) + " |", "|---|" + "---|" * len(rows)]
     names = [name for name in next(iter(rows.values())) if not name.startswith("lead")]
     for name in names:

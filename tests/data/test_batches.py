@@ -176,6 +176,31 @@ def test_self_supervised_pairs(store: FeatureStore) -> None:
     assert not torch.equal(batch.database.x[4:, :length], plain.x)
 
 
+def test_shared_intros_are_cards_where_there_are_some(store: FeatureStore, tmp_path: Path) -> None:
+    videos = [f"p/m{t}0" for t in range(TOPICS)]
+    width = store.shape()
+    with StoreWriter(tmp_path / "cards", {"encoder": "x"}, "float32") as writer:
+        for video in videos:
+            writer.add(video, store.array(video))
+        for number in range(2):
+            writer.add(f"card {number}", np.full((3, *width), 100.0 + number, np.float32), "cards")
+    with_cards = FeatureStore(tmp_path / "cards")
+    batches = SelfSupervisedBatches(with_cards, videos, 4, FeatureAugment(), FeatureAugment(), 0, shared_intros=0.5)
+    first = torch.cat([batches[n].database.x[:, 0, 0, 0] for n in range(20)])
+    assert {100.0, 101.0} <= set(first.tolist())
+    assert 0.3 < float((first >= 100).float().mean()) < 0.7
+    batch = batches[3]
+    for row, video in enumerate(batch.database_ids):
+        x = batch.database.x[row][batch.database.mask[row]]
+        kept = x[3:] if x[0, 0, 0] >= 100 else x
+        assert torch.equal(kept, with_cards.tensors([video])[0])
+    without = SelfSupervisedBatches(store, videos, 4, FeatureAugment(), FeatureAugment(), 0, shared_intros=1.0)[0]
+    lengths = torch.tensor([store.length(video) for video in without.database_ids])
+    assert (without.database.mask.sum(1) > lengths).all(), "parts of other videos stand in"
+    again = SelfSupervisedBatches(with_cards, videos, 4, FeatureAugment(), FeatureAugment(), 0, shared_intros=0.5)[3]
+    assert torch.equal(again.database.x, batch.database.x)
+
+
 def test_stored_views_are_drawn(store: FeatureStore) -> None:
     batches = SelfSupervisedBatches(store, ["p/m00", "p/m10"], 2, FeatureAugment(), FeatureAugment(), seed=0)
     strong = [bool((batches[n].database.x[2 + i, :3] == 7.0).all()) for n in range(20) for i in range(2)]

@@ -25,6 +25,7 @@ ALL += (
     {"name": "no pooling", "pooling": False},
 )
 ALL += ({"name": "residual", "residual": True, "base": "chamfer"},)
+ALL += ({"name": "weighted base", "residual": True, "base": "chamfer_frames", "base_weights": True},)
 variants = pytest.mark.parametrize("options", ALL, ids=lambda options: options["name"])
 
 
@@ -39,6 +40,8 @@ def build(options: dict[str, object], regions: int = 2, seed: int = 0, **more: o
                 module.bias.normal_()
         if model.residual_scale is not None:
             model.residual_scale.fill_(0.7)
+        if model.base_weights:
+            model.attention.context_vector.weight.normal_()
     return model.eval()
 
 
@@ -251,3 +254,45 @@ def test_unusable_reference_files(tmp_path):
     torch.save([1], tmp_path / "list.pth")
     with pytest.raises(DataError, match="key 'model'"):
         read_reference_checkpoint(tmp_path / "list.pth")
+
+
+@pytest.mark.parametrize("base", ["chamfer", "chamfer_frames"])
+def test_a_weighted_base_starts_as_the_base_and_is_a_weighted_mean(base: str) -> None:
+    torch.manual_seed(0)
+    model = S2VS(DIM, 2, residual=True, base=base, base_weights=True).eval()
+    q, n = Tokens.pack(videos([3, 6])), Tokens.pack(videos([5, 4, 7], seed=2))
+    plain = base_scorer(base, DIM, 2)
+    torch.testing.assert_close(score(model, q, n), plain.similarity(plain.index(q), plain.index(n)))
+
+    with torch.no_grad():
+        model.attention.context_vector.weight.normal_()
+    sides = plain.index(q), plain.index(n)
+    units = [torch.nn.functional.normalize(tokens.x, dim=-1) for tokens in (q, n)]
+    attend = model.attention
+    weights = [torch.sigmoid(attend.context_vector(torch.tanh(attend.transform(x)))).mean((2, 3)) for x in units]
+    for i in range(2):
+        for j in range(3):
+            maps = plain.similarity_map(sides[0][i : i + 1], sides[1][j : j + 1])
+            real = maps[0, 0][: int(q.mask[i].sum()), : int(n.mask[j].sum())]
+            best = (real * 2 * weights[1][j, : real.shape[1]]).amax(1)
+            w = weights[0][i, : real.shape[0]]
+            with torch.no_grad():
+                expected = float((best * w).sum() / w.sum())
+                assert float(score(model, q, n)[i, j]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_weighted_base_learns() -> None:
+    model = S2VS(DIM, 2, residual=True, base="chamfer_frames", base_weights=True)
+    q = Tokens.pack(videos([3, 6]))
+    scores = model.similarity(model.index(q), model.index(q))
+    scores[0, 1].backward()
+    assert model.attention.context_vector.weight.grad.abs().sum() > 0
+    assert torch.isfinite(model.attention.context_vector.weight.grad).all()
+
+
+@pytest.mark.parametrize(
+    "options", [{"residual": False}, {"attention": False, "residual": True}, {"attention_norm": True, "residual": True}]
+)
+def test_a_weighted_base_needs_attention_and_residual(options: dict[str, bool]) -> None:
+    with pytest.raises(ConfigError, match="base_weights"):
+        S2VS(DIM, base_weights=True, **options)
