@@ -114,7 +114,7 @@ def read_frames(
     each: Callable[[Frames], Any] | None = None,
     beat: Callable[[], None] = lambda: None,
 ) -> DecodedFrames:
-    """Decode the frames that `sampler` selects.
+    """Decode the frames that `sampler` selects, by PyAV alone: decord is only watched in processes that decode.
 
     Args:
         path: the video file.
@@ -128,7 +128,12 @@ def read_frames(
     """
     parts: list[Any] = []
     made = stream_frames(
-        path, sampler, lambda frames: parts.append(frames if each is None else each(frames)), parts.clear, beat
+        path,
+        sampler,
+        lambda frames: parts.append(frames if each is None else each(frames)),
+        parts.clear,
+        beat,
+        BACKENDS[1:],
     )
     return DecodedFrames(_concatenate(parts), made.indices, made.found, made.backend)
 
@@ -166,8 +171,15 @@ def _by_decord(
 def _by_pyav(
     path: Path, sampler: FrameSampler, probe: Probe, stream: _Stream, beat: Callable[[], None]
 ) -> DecodedVideo:
-    from muvr_train.features import read_pyav
+    from muvr_train.features import read_groups, read_pyav
 
+    try:
+        indices = read_groups.read(path, sampler, probe, stream.give, _chunk(probe), beat)
+    except ReaderError:  # the whole file is decoded, which says why
+        stream.void()
+    else:
+        times = [float(probe.shown[index]) for index in indices]
+        return _made(sampler, probe, indices, times, len(probe.shown), "", "pyav")
     indices, times, found, damage = read_pyav.read(path, sampler, probe, stream.give, stream.void, _chunk(probe), beat)
     promised = probe.declared - int(probe.hidden.sum())
     if not damage and found < promised:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from av.stream import Disposition
 from numpy.typing import NDArray
 
 BEAT_EVERY = 500  # packets
+UNTIMED = ("avi",)  # containers that do not store when a frame is shown; FFmpeg then guesses, wrong for reordered ones
 
 
 class ReaderError(Exception):
@@ -26,6 +28,7 @@ class Probe:
 
     Attributes:
         declared: frames that the header promises, 0 where it does not say.
+        container: FFmpeg's name of the container.
         size: (height, width) of the stored pictures in pixels.
         times: seconds at which each packet's frame is shown; NaN where the file does not say.
         keys: whether decoding may begin at a packet.
@@ -34,6 +37,7 @@ class Probe:
     """
 
     declared: int
+    container: str
     size: tuple[int, int]
     times: NDArray[np.float64]
     keys: NDArray[np.bool_]
@@ -41,10 +45,21 @@ class Probe:
     fault: str
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every packet stands for one frame, and the header agrees."""
+        whole = not self.fault and not np.isnan(self.times).any()
+        return bool(whole and self.declared in (0, len(self.times)) and len(np.unique(self.times)) == len(self.times))
+
+    @property
     def is_plain(self) -> bool:
         """Whether every packet stands for one frame that is shown, and the header agrees."""
-        whole = not self.fault and not self.hidden.any() and not np.isnan(self.times).any()
-        return bool(whole and self.declared in (0, len(self.times)) and len(np.unique(self.times)) == len(self.times))
+        return bool(self.is_whole and not self.hidden.any())
+
+    @property
+    def has_leading(self) -> bool:
+        """Whether a frame is shown before the key frame that its packet follows ("open" groups of pictures)."""
+        last = np.maximum.accumulate(np.where(self.keys, np.arange(len(self.keys)), 0))
+        return bool((self.times < self.times[last]).any())
 
     @property
     def shown(self) -> NDArray[np.float64]:
@@ -65,13 +80,14 @@ def probe_video(path: Path, beat: Callable[[], None]) -> Probe:
     try:
         with av.open(os.path.abspath(path)) as container:
             stream = video_stream(container)
-            declared, base = max(0, stream.frames), float(stream.time_base or 1)
+            declared, base = max(0, stream.frames), stream.time_base or Fraction(1)
+            timed = container.format.name not in UNTIMED
             size = stream.codec_context.height, stream.codec_context.width
             try:
                 for packet in container.demux(stream):
                     if not packet.size:
                         continue
-                    times.append(float("nan") if packet.pts is None else packet.pts * base)
+                    times.append(seconds(packet.pts if timed else None, base))
                     keys.append(packet.is_keyframe)
                     hidden.append(packet.is_discard)
                     fault = fault or ("a packet is cut off or damaged" if packet.is_corrupt else "")
@@ -81,7 +97,14 @@ def probe_video(path: Path, beat: Callable[[], None]) -> Probe:
                 fault = fault or brief(error)
     except OPEN_ERRORS as error:
         raise ReaderError(brief(error)) from error
-    return Probe(declared, size, np.array(times), np.array(keys, bool), np.array(hidden, bool), fault)
+    return Probe(
+        declared, container.format.name, size, np.array(times), np.array(keys, bool), np.array(hidden, bool), fault
+    )
+
+
+def seconds(stamp: int | None, base: Fraction) -> float:
+    """The time of a stamp in units of `base` seconds, rounded as PyAV rounds the time of a frame; NaN for None."""
+    return float("nan") if stamp is None else stamp * base.numerator / base.denominator
 
 
 OPEN_ERRORS = (av.FFmpegError, ValueError, EOFError, UnicodeError)

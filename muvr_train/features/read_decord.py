@@ -1,13 +1,16 @@
 """Frames by decord, which decodes only what is needed. It is trusted with sound files alone.
 
-On damaged files decord gives repeated or broken pictures without an error, so it is asked only where the packets are
-sound (`Probe.is_plain`), and in processes that decode (`watch_errors`) its FFmpeg must report no error meanwhile.
+decord gives repeated, broken or wrong pictures without an error: on damaged files, on sound ones with open groups of
+pictures (the habit of x265 and of MPEG-4 and MPEG-2 with B frames), and on transport streams and AVI. So it is asked
+only where the packets are sound (`Probe.is_plain`) and the format is one that it reads rightly, and in processes that
+decode (`watch_errors`) its FFmpeg must report no error meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +25,7 @@ from muvr_train.features.sampling import FrameSampler
 
 Frames = NDArray[np.uint8]
 PIECE = 4  # frames that are asked for at once, between two signs of life
+CONTAINERS = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm")
 HARMLESS = ("[swscaler",)
 _ERRORS = (decord.DECORDError, RuntimeError, ValueError, IndexError, UnicodeError)
 
@@ -33,7 +37,11 @@ class _Watch:
 
 
 def watch_errors() -> None:
-    """From now on catch what decord's FFmpeg writes to standard error; only for processes that do nothing else."""
+    """From now on catch what decord's FFmpeg writes to standard error; only for processes that do nothing else.
+
+    What Python writes there (warnings) still arrives.
+    """
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
     _Watch.file = os.memfd_create("decord")
 
 
@@ -52,6 +60,10 @@ def read(
     """
     if not probe.is_plain or (len(probe.times) and probe.times.min() < 0):
         raise ReaderError(f"not asked: {probe.fault or 'frames are hidden, or have no times of their own'}")
+    if probe.has_leading:
+        raise ReaderError("not asked: it misses frames of open groups of pictures")
+    if probe.container not in CONTAINERS:
+        raise ReaderError(f"not asked: it misses frames of {probe.container}")
     with _watched():
         try:
             reader = decord.VideoReader(os.path.abspath(path), ctx=decord.cpu(0), num_threads=1)

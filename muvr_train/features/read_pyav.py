@@ -74,7 +74,8 @@ def read(
     sound = _sound_frames(told)
     if not sound:
         raise ReaderError(told.fault or "no frame decodes")
-    seconds = [told.seconds[place] for place in sound]
+    # a container without times of display gets those of decoding: the same ones in another order
+    seconds = sorted(told.seconds[place] for place in sound)
     indices = sampler.select(seconds)
     places = [sound[index] for index in indices]
     if places != hoped:
@@ -169,16 +170,26 @@ def _emit(frames: Iterator[Any], places: Sequence[int], emit: Callable[[Frames],
     wanted, batch = set(places), []
     for place, frame in enumerate(frames):
         if place in wanted:
-            # ndarray from the decoder is the stored picture; the display matrix says how many degrees it is turned
-            batch.append(np.rot90(frame.to_ndarray(format="rgb24"), k=round(frame.rotation / 90)))
+            batch.append(upright(frame))
             if len(batch) == chunk:
-                emit(_stack(batch))
+                emit(stack(batch))
                 batch = []
     if batch:
-        emit(_stack(batch))
+        emit(stack(batch))
 
 
-def _stack(batch: list[Frames]) -> Frames:
+def upright(frame: Any) -> Frames:
+    """The picture of a frame, uint8 [H, W, 3] RGB, turned as the file asks for."""
+    # ndarray from the decoder is the stored picture; the display matrix says how many degrees it is turned
+    return np.rot90(frame.to_ndarray(format="rgb24"), k=round(frame.rotation / 90))
+
+
+def stack(batch: list[Frames]) -> Frames:
+    """Pictures as one array uint8 [t, H, W, 3].
+
+    Raises:
+        ReaderError: they differ in size.
+    """
     if len({picture.shape for picture in batch}) > 1:
         raise ReaderError("the picture size changes inside the video")
     return np.ascontiguousarray(np.stack(batch))

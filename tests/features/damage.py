@@ -90,7 +90,9 @@ def unreported_times(path: Path) -> set[float]:
 
     A slow twin of what the readers do, by another way: FFmpeg stops at every error instead of mending pictures.
     """
-    times, clean = set(), True
+    times: set[float] = set()
+    sound: dict[int | None, bool] = {}  # by time stamp: whether nothing was wrong when the packet was decoded
+    clean = True
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         stream.codec_context.options = {"err_detect": "explode"}
@@ -102,9 +104,10 @@ def unreported_times(path: Path) -> set[float]:
                 if packet is None:
                     return times
                 clean = clean or packet.is_keyframe
-                for frame in packet.decode():
-                    clean = clean and not frame.is_corrupt
-                    if clean:
-                        times.add(round(float(frame.time), 3))
+                sound[packet.pts] = False
+                frames = packet.decode()
+                clean = clean and not any(frame.is_corrupt for frame in frames)
+                sound[packet.pts] = clean
+                times |= {round(float(frame.time), 3) for frame in frames if sound.get(frame.pts)}
             except av.FFmpegError:
                 clean = False
