@@ -37,7 +37,7 @@ class DecodedVideo:
     Attributes:
         status: "ok"; "short" (fewer frames than were asked for); "truncated" (cut off or damaged).
         reason: why it is not ok, or why decord did not read it.
-        declared: frames that the header promises, 0 where it does not say.
+        declared: frames that the header promises to show, 0 where it does not say.
         found: frames that decode. decord decodes only the chosen ones: there it is what the packets say.
         indices: places of the chosen frames among those found, in display order.
         times: seconds at which they are shown.
@@ -181,9 +181,8 @@ def _by_pyav(
         times = [float(probe.shown[index]) for index in indices]
         return _made(sampler, probe, indices, times, len(probe.shown), "", "pyav")
     indices, times, found, damage = read_pyav.read(path, sampler, probe, stream.give, stream.void, _chunk(probe), beat)
-    promised = probe.declared - int(probe.hidden.sum())
-    if not damage and found < promised:
-        damage = f"the header promises {promised} frames, {found} decode"
+    if not damage and found < probe.promised:
+        damage = f"the header promises {probe.promised} frames, {found} decode"
     return _made(sampler, probe, indices, times, found, damage, "pyav")
 
 
@@ -204,7 +203,7 @@ def _made(
         status, reason = TRUNCATED, damage
     elif sampler.frames is not None and len(indices) < sampler.frames:
         status, reason = SHORT, f"{len(indices)} of {sampler.frames} frames"
-    return DecodedVideo(status, reason, probe.declared, found, tuple(indices), tuple(times), backend)
+    return DecodedVideo(status, reason, probe.promised, found, tuple(indices), tuple(times), backend)
 
 
 def _because(made: DecodedVideo, reasons: Sequence[str]) -> DecodedVideo:

@@ -27,7 +27,7 @@ class Probe:
     """The packets of a video stream, in the order in which they are decoded.
 
     Attributes:
-        declared: frames that the header promises, 0 where it does not say.
+        declared: frames that the header promises, 0 where it does not say; not those that an edit list cuts away.
         container: FFmpeg's name of the container.
         size: (height, width) of the stored pictures in pixels.
         times: seconds at which each packet's frame is shown; NaN where the file does not say.
@@ -54,6 +54,11 @@ class Probe:
     def is_plain(self) -> bool:
         """Whether every packet stands for one frame that is shown, and the header agrees."""
         return bool(self.is_whole and not self.hidden.any())
+
+    @property
+    def promised(self) -> int:
+        """Frames that the header promises to show, 0 where it does not say."""
+        return max(0, self.declared - int(self.hidden.sum()))
 
     @property
     def has_leading(self) -> bool:
@@ -95,6 +100,8 @@ def probe_video(path: Path, beat: Callable[[], None]) -> Probe:
                         beat()
             except av.FFmpegError as error:
                 fault = fault or brief(error)
+            if container.format.name.startswith("mov,") and (planned := len(getattr(stream, "index_entries", ()))):
+                declared = min(declared, planned)  # without what an edit list cuts away
     except OPEN_ERRORS as error:
         raise ReaderError(brief(error)) from error
     return Probe(

@@ -84,7 +84,7 @@ def read(
         _emit(_decode(path, _Pass(), beat), places, emit, chunk)
     damage = ""
     if told.first is not None:
-        promised = max(len(told.packets), probe.declared)
+        promised = max(len(told.packets), probe.declared) - int(probe.hidden.sum())
         damage = f"damaged ({told.fault or 'broken pictures'}): {len(sound)} of {promised} frames decode"
     return indices, [seconds[index] for index in indices], len(sound), damage
 

@@ -140,6 +140,23 @@ def test_damage_is_left_to_a_full_decode(encoded: Callable[[str], Path], tmp_pat
         read(path, FrameSampler(4), probe, print, 8, lambda: None)
 
 
+def test_an_edit_list_that_cuts_is_no_damage(encoded: Callable[[str], Path], tmp_path: Path) -> None:
+    """As telephones do it: the file keeps the frames that were cut away, the header counts them."""
+    data = bytearray(encoded("closed groups").read_bytes())
+    place = data.index(b"elst") + 12
+    length = int.from_bytes(data[place : place + 4], "big")
+    data[place : place + 4] = (length // 2).to_bytes(4, "big")
+    path = tmp_path / "cut away.mp4"
+    path.write_bytes(data)
+    right = everything(path)
+    assert len(right) == N_FRAMES // 2
+    for backends in (BACKENDS, BACKENDS[1:]):
+        given: list[np.ndarray] = []
+        made = stream_frames(path, FrameSampler(5), given.append, given.clear, backends=backends)
+        assert (made.status, made.declared, made.found) == ("ok", N_FRAMES // 2, N_FRAMES // 2)
+        np.testing.assert_array_equal(np.concatenate(given), [right[index] for index in made.indices])
+
+
 def test_codecs_whose_key_frames_are_none_are_not_asked(shared: Path) -> None:
     path = shared / "data" / "odd_videos" / "animated.gif"
     with pytest.raises(ReaderError, match="gif"):
