@@ -188,8 +188,9 @@ def compare(options: argparse.Namespace, intros: bool) -> dict[str, dict[str, li
         values["mAP"].append(
             100 * float(np.mean(np.concatenate([precisions(scores, truth) for _, scores, truth in folds])))
         )
-        flat = [(scores[truth >= 0], truth[truth >= 0]) for _, scores, truth in folds]
-        pooled = micro_average_precision(*(np.concatenate(parts) for parts in zip(*flat, strict=True)))
+        pooled = micro_average_precision(
+            np.concatenate([s for _, s, _ in folds]), np.concatenate([t for _, _, t in folds])
+        )
         values["uAP"].append(100 * float(pooled))
     found |= intervals(scored)
     return found
@@ -197,9 +198,7 @@ def compare(options: argparse.Namespace, intros: bool) -> dict[str, dict[str, li
 
 def precisions(scores: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Give the average precision of each query."""
-    return np.array(
-        [average_precision(row[known >= 0], known[known >= 0]) for row, known in zip(scores, truth, strict=True)]
-    )
+    return np.array([average_precision(row, known) for row, known in zip(scores, truth, strict=True)])
 
 
 def intervals(scored: Scored) -> dict[str, dict[str, list[float]]]:
