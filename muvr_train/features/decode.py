@@ -164,7 +164,7 @@ def _by_decord(
     from muvr_train.features import read_decord
 
     indices = read_decord.read(path, sampler, probe, stream.give, _chunk(probe), beat)
-    times = [float(probe.shown[index]) for index in indices]
+    times = [float(second) for second in probe.shown[indices]]
     return _made(sampler, probe, indices, times, len(probe.times), "", "decord")
 
 
@@ -178,7 +178,7 @@ def _by_pyav(
     except ReaderError:  # the whole file is decoded, which says why
         stream.void()
     else:
-        times = [float(probe.shown[index]) for index in indices]
+        times = [float(second) for second in probe.shown[indices]]
         return _made(sampler, probe, indices, times, len(probe.shown), "", "pyav")
     indices, times, found, damage = read_pyav.read(path, sampler, probe, stream.give, stream.void, _chunk(probe), beat)
     if not damage and found < probe.promised:

@@ -42,7 +42,7 @@ def read(
     if not probe.is_whole or not len(probe.shown):
         raise ReaderError(f"not asked: {probe.fault or 'the packets do not tell which frames there are'}")
     indices = sampler.select(probe.shown)
-    wanted = [float(probe.shown[index]) for index in indices]
+    wanted = [float(second) for second in probe.shown[indices]]
     batch: list[Frames] = []
     for picture in _in_order(_decode(path, probe, set(wanted), beat), wanted):
         batch.append(picture)
