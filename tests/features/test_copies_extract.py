@@ -150,7 +150,9 @@ def test_every_planned_video_is_stored_and_equals_the_slow_way(
     assert store.dims.fine_dim is None
     assert store.manifest["features"] == {"video": {"grid": 1}}
     assert read_plan(tmp_path / "s") == plan
-    assert ids == set(store.ids())
+    cards = {recipe.id for recipe in plan.recipes if recipe.stream == "cards"}
+    assert cards == set(store.ids("cards"))
+    assert ids - cards == set(store.ids())
     for name in plan.names("train"):
         assert store.views(f"copies/{name}") == ["view1", "view2"]
     assert any(edit.name == "inset" for r in plan.recipes for piece in r.pieces for edit in piece.edits)
