@@ -130,11 +130,11 @@ class DecodePool:
             if self._error is not None:
                 raise self._error
             event = self._waiting[self._turn].popleft()
+            full = self._bytes >= BUFFER
             if isinstance(event, FrameChunk):
-                full = self._bytes >= BUFFER
                 self._bytes -= event.frames.nbytes
-                if full and (self._bytes < BUFFER or not self._waiting[self._turn]):
-                    self._ring()
+            if full and (self._bytes < BUFFER or not self._waiting[self._turn]):
+                self._ring()  # whoever has what is due next may be waiting to be heard
             return event
 
     def _ring(self) -> None:
