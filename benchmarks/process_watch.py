@@ -15,7 +15,7 @@ class ProcessWatch:
     """Watches while it is entered.
 
     Attributes:
-        own: bytes by which this process's resident memory has grown at most.
+        own: bytes by which this process's resident memory has gone beyond its peak so far.
         others: bytes of the processes below this one at most, together; pages that several share count once.
         largest: bytes of the largest of those, with all that it shares.
         seconds: processor seconds of those processes.
@@ -31,7 +31,7 @@ class ProcessWatch:
         return sum(self._times.values())
 
     def __enter__(self) -> ProcessWatch:
-        self._start = _kilobytes(os.getpid(), "status", "VmRSS")
+        self._start = _kilobytes(os.getpid(), "status", "VmHWM")
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -45,7 +45,7 @@ class ProcessWatch:
             self._look()
 
     def _look(self) -> None:
-        self.own = max(self.own, _kilobytes(os.getpid(), "status", "VmRSS") - self._start)
+        self.own = max(self.own, _kilobytes(os.getpid(), "status", "VmHWM") - self._start)
         shares = []
         for process in below(os.getpid()):
             try:
