@@ -99,5 +99,5 @@ def _join_parent(memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run's own process ends the decoders
     with contextlib.suppress(OSError, AttributeError):  # Linux alone knows it
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.nice(5)
+    os.nice(2)
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
