@@ -29,6 +29,7 @@ class Probe:
     Attributes:
         declared: frames that the header promises, 0 where it does not say; not those that an edit list cuts away.
         container: FFmpeg's name of the container.
+        codec: FFmpeg's name of the codec.
         size: (height, width) of the stored pictures in pixels.
         times: seconds at which each packet's frame is shown; NaN where the file does not say.
         keys: whether decoding may begin at a packet.
@@ -38,6 +39,7 @@ class Probe:
 
     declared: int
     container: str
+    codec: str
     size: tuple[int, int]
     times: NDArray[np.float64]
     keys: NDArray[np.bool_]
@@ -87,7 +89,7 @@ def probe_video(path: Path, beat: Callable[[], None]) -> Probe:
             stream = video_stream(container)
             declared, base = max(0, stream.frames), stream.time_base or Fraction(1)
             timed = container.format.name not in UNTIMED
-            size = stream.codec_context.height, stream.codec_context.width
+            codec, size = stream.codec_context.name, (stream.codec_context.height, stream.codec_context.width)
             try:
                 for packet in container.demux(stream):
                     if not packet.size:
@@ -105,7 +107,14 @@ def probe_video(path: Path, beat: Callable[[], None]) -> Probe:
     except OPEN_ERRORS as error:
         raise ReaderError(brief(error)) from error
     return Probe(
-        declared, container.format.name, size, np.array(times), np.array(keys, bool), np.array(hidden, bool), fault
+        declared,
+        container.format.name,
+        codec,
+        size,
+        np.array(times),
+        np.array(keys, bool),
+        np.array(hidden, bool),
+        fault,
     )
 
 
