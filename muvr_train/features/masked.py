@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,8 @@ from muvr_train.features.extract import ExtractSettings
 from muvr_train.features.pool import DecodePool, decoded
 from muvr_train.features.progress import track
 from muvr_train.features.regions import STREAM, MaskJob, pool_inside, shares_inside
+from muvr_train.features.rows import read_rows, write_rows
 from muvr_train.features.sampling import FrameSampler
-from muvr_train.features.shards import write_bytes
 from muvr_train.features.status import VideoStatus
 from muvr_train.features.writer import StoreWriter
 
@@ -57,11 +55,7 @@ class RegionStatus:
 
 def write_regions(store: Path, statuses: Iterable[RegionStatus]) -> None:
     """Replace `<store>/regions.csv`, atomically; rows are sorted by id."""
-    text = io.StringIO(newline="")
-    rows = csv.DictWriter(text, [column.name for column in fields(RegionStatus)], lineterminator="\n")
-    rows.writeheader()
-    rows.writerows(asdict(status) for status in sorted(statuses, key=lambda status: status.id))
-    write_bytes(store / FILE, text.getvalue().encode("utf-8", "backslashreplace"))
+    write_rows(store / FILE, RegionStatus, statuses)
 
 
 def read_regions(store: Path) -> dict[str, RegionStatus]:
@@ -70,20 +64,7 @@ def read_regions(store: Path) -> dict[str, RegionStatus]:
     Raises:
         DataError: the file is damaged.
     """
-    file = store / FILE
-    if not file.is_file():
-        return {}
-    names = [column.name for column in fields(RegionStatus) if column.name not in ("frames", "used")]
-    try:
-        with file.open(newline="", encoding="utf-8") as text:
-            return {
-                row["id"]: RegionStatus(
-                    **{name: row[name] for name in names}, frames=int(row["frames"]), used=int(row["used"])
-                )
-                for row in csv.DictReader(text)
-            }
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
-        raise DataError(f"{file} is damaged ({error!r}); delete it, the features are not touched by that") from error
+    return read_rows(store / FILE, RegionStatus)
 
 
 def check_maps(encoder: FrameEncoder) -> None:

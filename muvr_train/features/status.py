@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
-from muvr_train.errors import DataError
-from muvr_train.features.shards import write_bytes
+from muvr_train.features.rows import read_rows, write_rows
 
 FILE = "status.csv"
 OK, SHORT, TRUNCATED, UNDECODABLE, TIMEOUT = "ok", "short", "truncated", "undecodable", "timeout"
@@ -42,6 +39,10 @@ class VideoStatus:
     used: int = 0
     backend: str = ""
 
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status {self.status!r}")
+
     @property
     def failed(self) -> bool:
         """Whether there are no features."""
@@ -50,11 +51,7 @@ class VideoStatus:
 
 def write_statuses(store: Path, statuses: Iterable[VideoStatus]) -> None:
     """Replace `<store>/status.csv`, atomically; rows are sorted by id."""
-    text = io.StringIO(newline="")
-    rows = csv.DictWriter(text, [field.name for field in fields(VideoStatus)], lineterminator="\n")
-    rows.writeheader()
-    rows.writerows(asdict(status) for status in sorted(statuses, key=lambda status: status.id))
-    write_bytes(store / FILE, text.getvalue().encode("utf-8", "backslashreplace"))
+    write_rows(store / FILE, VideoStatus, statuses)
 
 
 def read_statuses(store: Path) -> dict[str, VideoStatus]:
@@ -63,21 +60,7 @@ def read_statuses(store: Path) -> dict[str, VideoStatus]:
     Raises:
         DataError: the file is damaged.
     """
-    file = store / FILE
-    if not file.is_file():
-        return {}
-    try:
-        with file.open(newline="", encoding="utf-8") as text:
-            return {row["id"]: _parse(row) for row in csv.DictReader(text)}
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
-        raise DataError(f"{file} is damaged ({error!r}); delete it, the features are not touched by that") from error
-
-
-def _parse(row: dict[str, str]) -> VideoStatus:
-    if row["status"] not in STATUSES:
-        raise ValueError(f"status {row['status']!r}")
-    counts = {name: int(row[name]) for name in ("declared", "found", "used")}
-    return VideoStatus(row["id"], row["path"], row["status"], row["reason"], backend=row["backend"], **counts)
+    return read_rows(store / FILE, VideoStatus)
 
 
 def count_statuses(statuses: Iterable[VideoStatus]) -> dict[str, int]:

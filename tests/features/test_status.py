@@ -27,6 +27,15 @@ def test_round_trip(tmp_path: Path) -> None:
     assert list(count_statuses(rows)) == [name for name in STATUSES if name in ("ok", "truncated", "timeout")]
 
 
+def test_a_carriage_return_in_a_name(tmp_path: Path) -> None:
+    rows = [
+        VideoStatus("a\rb", "a\rb.mp4", "ok"),
+        VideoStatus("c", "c.mp4", "short", "few", 2, 2, 2, "pyav"),
+    ]
+    write_statuses(tmp_path, rows)
+    assert read_statuses(tmp_path) == {row.id: row for row in rows}
+
+
 def test_none(tmp_path: Path) -> None:
     assert read_statuses(tmp_path) == {}
     write_statuses(tmp_path, [])
