@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import av
 import numpy as np
 from numpy.typing import NDArray
 from process_watch import ProcessWatch
@@ -30,7 +29,9 @@ from synthetic_videos import repeat_video, write_video
 from muvr_train.features.decode import BACKENDS, stream_frames
 from muvr_train.features.jobs import PlainJob
 from muvr_train.features.pool import DecodePool, Done
+from muvr_train.features.probe import probe_video
 from muvr_train.features.read_decord import watch_errors
+from muvr_train.features.read_groups import needed_packets
 from muvr_train.features.sampling import FrameSampler, uniform
 
 if TYPE_CHECKING:  # decoder processes import this script, as they do the command; it must stay as light
@@ -114,13 +115,20 @@ def compare(label: str, paths: Sequence[Path], rounds: int) -> None:
                 seconds[name].append(time.process_time() - begin)
         _check_same(path, *pictures.values())
     base = median(seconds[next(iter(ways))])
-    with av.open(str(paths[0])) as container:
-        packets = [packet for packet in container.demux(video=0) if packet.size]
-    keys = sum(packet.is_keyframe for packet in packets)
-    size = 8 * paths[0].stat().st_size / 120_000
-    print(f"\ndecoding {FRAMES} of {len(packets)} frames ({label}; {keys} key frames, {size:.0f} kbit/s), per core")
+    probe, size = probe_video(paths[0], lambda: None), 8 * paths[0].stat().st_size / 120_000
+    about = f"{label}; {probe.keys.sum()} key frames, {size:.0f} kbit/s"
+    print(f"\ndecoding {FRAMES} of {len(probe.keys)} frames ({about}), per core")
+    shares = [f"{_needed(path):.0%}" for path in paths]
+    print(f"    from the key frames before the chosen frames up to them lie {', '.join(shares)} of all frames")
     for name, values in seconds.items():
         print(f"    {name:54}{1 / median(values):6.2f} videos/s  {base / median(values):5.2f}x", flush=True)
+
+
+def _needed(path: Path) -> float:
+    """Share of the frames among which all those lie that must be decoded for the chosen ones."""
+    probe = probe_video(path, lambda: None)
+    chosen = np.isin(probe.times, probe.shown[FrameSampler(FRAMES).select(probe.shown)])
+    return float(needed_packets(probe.times, probe.keys, chosen).mean())
 
 
 def _plain(path: Path, convert_all: bool = True) -> NDArray[np.uint8]:
