@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -156,6 +157,29 @@ def test_the_buffer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.005)
             peak = max(peak, pool._bytes)
     assert peak <= 8 * frame, "what waits stays near the bound, not at 100 frames"
+
+
+@dataclass(frozen=True)
+class Restarts(Grey):
+    """Is slow, takes back what it gave, and gives it again."""
+
+    def run(self, sink: Sink, backends: Sequence[str] = BACKENDS) -> VideoStatus:
+        time.sleep(self.seconds)
+        sink.restart()
+        time.sleep(self.seconds)
+        return Grey(self.number, self.count, 0.0, self.size).run(sink, backends)
+
+
+def test_a_restart_while_others_fill_the_buffer_is_no_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "BUFFER", 3 * 64 * 64)
+    jobs = [Restarts(0, seconds=0.5, size=64), *(Grey(number, count=20, size=64) for number in range(1, 4))]
+    found: list[str] = []
+    thread = threading.Thread(
+        target=lambda: found.extend(status.id for _, _, status in decoded(DecodePool(jobs, same, 3))), daemon=True
+    )
+    thread.start()
+    thread.join(60)
+    assert found == [job.id for job in jobs]
 
 
 def test_an_iterator_that_is_dropped_leaves_no_process() -> None:
