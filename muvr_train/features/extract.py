@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from muvr_train.errors import ConfigError
 from muvr_train.features.encoders.base import FrameEncoder
-from muvr_train.features.jobs import PlainJob
+from muvr_train.features.jobs import Job, PlainJob
 from muvr_train.features.listing import Videos
 from muvr_train.features.manifest import make_manifest
 from muvr_train.features.pool import TIMEOUT_SECONDS
 from muvr_train.features.sampling import FrameSampler
-from muvr_train.features.status import FILE, TRUNCATED, VideoStatus, count_statuses
+from muvr_train.features.status import FILE, OK, TRUNCATED, UNDECODABLE, VideoStatus, count_statuses
 
 SAVE_EVERY = 60.0  # seconds of work that a kill can cost
 
@@ -125,6 +125,26 @@ class ExtractReport:
 
 
 MOST_SHOWN = 20
+
+
+def final_statuses(
+    jobs: Iterable[Job], known: Mapping[str, VideoStatus], missing: Collection[str]
+) -> tuple[VideoStatus, ...]:
+    """What became of each job: as recorded, but nothing is well of which the store lacks something.
+
+    Args:
+        jobs: all that were asked for.
+        known: the recorded statuses.
+        missing: ids of which the store lacks something.
+    """
+    found = []
+    for job in jobs:
+        status = known.get(job.id, VideoStatus(job.id, str(job.path), OK))  # stored before there were statuses
+        if job.id in missing and not status.failed:
+            reason = "it has not been made: the processes saw different folders, or the run was cut short; run again"
+            status = VideoStatus(job.id, str(job.path), UNDECODABLE, reason)
+        found.append(status)
+    return tuple(found)
 
 
 def plain_jobs(videos: Videos, sampler: FrameSampler) -> list[PlainJob]:

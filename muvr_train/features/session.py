@@ -16,6 +16,7 @@ from muvr_train.features.store import FeatureStore
 from muvr_train.features.writer import StoreWriter
 
 PARTS = ".parts"  # below the store: what the other processes of an extraction have made
+MERGED = "merged-"  # before the name of one that has been taken over
 Barrier = Callable[[], None]
 
 
@@ -78,7 +79,9 @@ class ExtractionSession:
             self.statuses = {name: status for name, status in known if name in asked or not status.failed}
             self._merge_parts()
         barrier()
-        self.todo = lacking(self.jobs, self.streams, self.out)
+        again = {name for name, status in read_statuses(self.out).items() if status.failed}
+        again |= {job.id for job in lacking(self.jobs, self.streams, self.out)}
+        self.todo = [job for job in self.jobs if job.id in again]
         if rank:
             self.writer = self._open_writer(self.out / PARTS / f"{rank:05d}")
         barrier()  # nobody may merge before everybody has seen what there is
@@ -115,17 +118,25 @@ class ExtractionSession:
     def abort(self) -> None:
         """Keep what there is and let go of the store; the next run goes on."""
         if hasattr(self, "writer"):
-            self.save()
-            self.writer.close(compact=False)
+            try:
+                self.save()
+            finally:
+                self.writer.close(compact=False)
 
     def _open_writer(self, path: Path) -> StoreWriter:
         return StoreWriter(path, self.manifest, self.dtype, self.shard_mib)
 
     def _merge_parts(self) -> None:
-        """Take over the features and statuses of the other processes; each of their stores is removed after that."""
-        for part in sorted((self.out / PARTS).glob("*")):
+        """Take over the features and statuses of the other processes; each of their stores is removed after that.
+
+        A store that has been taken over is renamed first: a kill while it is being removed leaves nothing that looks
+        like one.
+        """
+        for part in sorted((self.out / PARTS).glob("[0-9]*")):
             self._merge(part)
-            shutil.rmtree(part)
+            part.rename(part.with_name(f"{MERGED}{part.name}"))
+        for merged in (self.out / PARTS).glob(f"{MERGED}*"):
+            shutil.rmtree(merged)
         if (self.out / PARTS).is_dir():
             (self.out / PARTS).rmdir()
 

@@ -21,14 +21,20 @@ from torch import Tensor
 from muvr_train.features.batches import FeatureCollector, FrameBatch, batch_frames
 from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.encoders.whitening import FITTED
-from muvr_train.features.extract import ExtractReport, ExtractSettings, extraction_manifest, plain_jobs
+from muvr_train.features.extract import (
+    ExtractReport,
+    ExtractSettings,
+    extraction_manifest,
+    final_statuses,
+    plain_jobs,
+)
 from muvr_train.features.fitting import fit_encoder, learned_entries
 from muvr_train.features.jobs import Job
 from muvr_train.features.listing import Videos, check_videos, list_videos
 from muvr_train.features.pool import DecodePool
 from muvr_train.features.progress import Progress
 from muvr_train.features.sampling import FrameSampler
-from muvr_train.features.session import ExtractionSession
+from muvr_train.features.session import ExtractionSession, lacking
 from muvr_train.features.status import OK, SHORT, VideoStatus
 
 LONGEST_WAIT = timedelta(days=1)  # of a process that is done for the one that is last
@@ -100,7 +106,8 @@ def extract(
         trainer.predict(module, _Frames(writer), return_predictions=False)
     if not trainer.is_global_zero:
         return None
-    statuses = tuple(session.statuses.get(job.id, VideoStatus(job.id, str(job.path), OK)) for job in jobs)
+    missing = {job.id for job in lacking(jobs, session.streams, session.out)}
+    statuses = final_statuses(jobs, session.statuses, missing)
     seconds = time.monotonic() - start
     return ExtractReport(Path(out), frozenset(job.id for job in session.todo), seconds, module.busy, statuses)
 
