@@ -24,6 +24,7 @@ from muvr_train.cache import cache_root
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol
 from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.encoders.whitening import FITTED
 from muvr_train.features.listing import Videos, list_videos, renamed
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
@@ -212,6 +213,8 @@ def extracted(
     items = renamed(list_videos(videos)) if items is None else items
     out = cache_root() / "features" / store_name(videos, encoder, more=more, items=items)
     _complete(cfg, videos, items, encoder, out, more)
+    if encoder.needs_fit:  # nothing was lacking: the store holds what the encoder has learned
+        encoder.load_fit(out / FITTED)
     if text_encoder is None:
         return out
     manifest = extraction_manifest(encoder, FrameSampler(), more)
