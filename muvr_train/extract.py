@@ -62,6 +62,7 @@ def run(cfg: DictConfig) -> int:
 
     from muvr_train.features.annotate import add_annotations, load_annotations, prepare_store
     from muvr_train.features.extract import ExtractSettings, extraction_manifest
+    from muvr_train.features.manifest import adopt_optional
     from muvr_train.training.extraction import extract
 
     annotations = load_annotations(cfg.annotations, cfg.masks, cfg.placeholders) if cfg.annotations else None
@@ -76,7 +77,8 @@ def run(cfg: DictConfig) -> int:
     names = ("dtype", "workers", "timeout", "save_every", "shard_mib", "devices", "num_nodes")
     settings = ExtractSettings(**{name: cfg[name] for name in names})
     more |= {} if annotations is None else annotations.manifest()
-    report = extract(jobs, encoder, out, extraction_manifest(encoder, sampler, more), settings)
+    manifest = adopt_optional(out, extraction_manifest(encoder, sampler, more))
+    report = extract(jobs, encoder, out, manifest, settings)
     if report is None:  # another process of this run reports
         return 0
     lines, ok = report.lines(), report.ok
@@ -93,16 +95,12 @@ def run(cfg: DictConfig) -> int:
 def _jobs(cfg: DictConfig, videos: Videos, encoder: Any) -> tuple[list[Any], dict[str, Any]]:
     """What is decoded, and what the manifest says about it beyond the encoder and the sampling."""
     from muvr_train.features.extract import plain_jobs
-    from muvr_train.features.manifest import settle_optional
     from muvr_train.features.views import views_jobs, views_manifest
 
-    out, sampler = Path(cfg.out), sampler_of(cfg)
-    made = views_manifest(cfg.view_strength, cfg.seed, encoder.size) if cfg.views else None
-    settled = {key: settle_optional(out, key, value) for key, value in (("views", made), ("placeholders", None))}
-    more = {key: value for key, value in settled.items() if value is not None}
+    sampler, drawn = sampler_of(cfg), (cfg.view_strength, cfg.seed, encoder.size)
     if not cfg.views:
-        return list(plain_jobs(videos, sampler)), more
-    return list(views_jobs(videos, sampler, cfg.views, cfg.view_strength, cfg.seed, encoder.size)), more
+        return list(plain_jobs(videos, sampler)), {}
+    return list(views_jobs(videos, sampler, cfg.views, *drawn)), {"views": views_manifest(*drawn)}
 
 
 def _save_sheet(out: Path, jobs: list[Any], shown: list[str], settings: Any) -> None:

@@ -75,22 +75,32 @@ def check_same_features(one: Mapping[str, Any], other: Mapping[str, Any], what: 
         raise DataError(f"{what}:\n{lines}")
 
 
-def settle_optional(store: Path, key: str, value: Any) -> Any:
-    """What a store shall record under a key that it may gain later, such as the settings of views.
+OPTIONAL = ("views", "placeholders")
+"""Keys that a store may gain after its frames were made."""
+LATER = ("dtype", "whitening_hash")
+"""Keys that are known only when a store is written."""
+
+
+def adopt_optional(store: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Agree with a store on the keys that it may gain later.
+
+    The manifest takes those about which this run has nothing to say; the store gains those that it lacks, where it is
+    equal in everything else (and is left as it is where it is not: its writer then refuses).
 
     Args:
         store: the store's folder; it may not exist yet.
-        key: a key of the manifest.
-        value: what this run has to say; None: nothing.
+        manifest: of this run.
 
     Returns:
-        The value to put into the manifest: `value`, which a store that lacks the key is given, or else what it has.
+        The manifest to go on with.
     """
     if not (store / MANIFEST).is_file():
-        return value
+        return dict(manifest)
     stored = read_json(store / MANIFEST, "the store's manifest")
-    if value is None:
-        return stored.get(key)
-    if key not in stored:
-        write_json(store / MANIFEST, {**stored, key: value})
-    return value
+    kept = {key: stored[key] for key in OPTIONAL if key in stored and key not in manifest}
+    gained = {key: manifest[key] for key in OPTIONAL if key in manifest and key not in stored}
+    made: dict[str, Any] = {**manifest, **kept}
+    later: dict[str, Any] = {key: stored[key] for key in LATER if key in stored and key not in made}
+    if gained and not differing_keys({**stored, **gained}, {**made, **later}, same_job=True):
+        write_json(store / MANIFEST, {**stored, **gained})
+    return made

@@ -11,6 +11,7 @@ from typing import Any
 from muvr_train.features.batches import Finished
 from muvr_train.features.index import INDEX, open_streams
 from muvr_train.features.jobs import Job
+from muvr_train.features.manifest import adopt_optional
 from muvr_train.features.status import VideoStatus, read_statuses, write_statuses
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.writer import StoreWriter
@@ -141,6 +142,7 @@ class ExtractionSession:
             (self.out / PARTS).rmdir()
 
     def _merge(self, part: Path) -> None:
+        adopt_optional(part, self.manifest)  # an earlier run made it, maybe before there were views
         with self._open_writer(part):  # refuses a store that was made differently, or that is still written
             pass
         self.statuses |= read_statuses(part)
