@@ -15,6 +15,7 @@ from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, m
 from muvr_train.metrics.ranks import Ties
 from muvr_train.metrics.trapezoids import with_trapezoids
 from muvr_train.models.retriever import Retriever
+from muvr_train.processes import SINGLE, Group
 from muvr_train.results import Kept, Results
 from muvr_train.robustness import add_extras, add_mean_extras, query_extras
 from muvr_train.search.filter_scores import TagSettings, score_filters
@@ -58,7 +59,13 @@ class Protocol:
     tags: TagSettings = field(default_factory=TagSettings)
 
 
-def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protocol: Protocol | None = None) -> Results:
+def evaluate(
+    model: Retriever,
+    store: FeatureStore,
+    benchmark: Benchmark,
+    protocol: Protocol | None = None,
+    group: Group = SINGLE,
+) -> Results:
     """Evaluate a model on every partition of a benchmark.
 
     Args:
@@ -66,6 +73,7 @@ def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protoc
         store: features of all queries and database videos.
         benchmark: already reduced to the queries that are to be scored.
         protocol: how.
+        group: processes that share the scoring. All call this with the same arguments and get the same results.
 
     Raises:
         DataError: features are missing under `on_missing: error` (all ids are counted, the first are listed), or a
@@ -73,7 +81,8 @@ def evaluate(model: Retriever, store: FeatureStore, benchmark: Benchmark, protoc
         ConfigError: a mode that store or model cannot serve.
     """
     protocol = protocol or Protocol()
-    source = ModelScores(model, store, official_texts(protocol.on_missing, benchmark), protocol.memory_budget)
+    as_text = official_texts(protocol.on_missing, benchmark)
+    source = ModelScores(model, store, as_text, protocol.memory_budget, group)
     return evaluate_scores(source, benchmark, protocol)
 
 

@@ -26,6 +26,11 @@ QUERY_COPIES = 3
 LARGEST_BLOCK = {"cpu": 2**25, "cuda": 2**28}
 """Bytes of the tokens of a block that there is memory for; larger ones leave a CPU's caches and win nothing."""
 
+BLOCKS = 24
+"""Blocks that a database is cut into at least, whatever the number of processes."""
+SMALLEST_BLOCK = 32
+"""Videos of a block that is never cut for the sake of their number."""
+
 
 def block_bytes(device: torch.device, budget: int | None, held: int, largest_video: int) -> int:
     """How many bytes the tokens of one block may have.
@@ -54,6 +59,8 @@ def block_bytes(device: torch.device, budget: int | None, held: int, largest_vid
 def plan_blocks(sizes: NDArray[np.int64], limit: int) -> list[Places]:
     """Split videos into blocks of similar size, so that little is padded.
 
+    There are at least `BLOCKS` blocks where there are enough videos, so that processes can share them.
+
     Args:
         sizes: [N] bytes of the tokens of each video.
         limit: bytes of one padded block; a block of a single video may be larger.
@@ -65,9 +72,10 @@ def plan_blocks(sizes: NDArray[np.int64], limit: int) -> list[Places]:
     [[1, 3, 4], [0, 2]]
     """
     order = np.argsort(sizes, kind="stable")
+    most = max(SMALLEST_BLOCK, -(-len(order) // BLOCKS))
     blocks, start = [], 0
     for stop, size in enumerate(sizes[order].tolist()):
-        if stop > start and (stop + 1 - start) * size > limit:
+        if stop > start and ((stop + 1 - start) * size > limit or stop - start == most):
             blocks.append(order[start:stop])
             start = stop
     return [*blocks, order[start:]] if len(order) else []

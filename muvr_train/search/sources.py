@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -15,20 +16,12 @@ from muvr_train.data.batch import load_queries
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.store import FeatureStore, tag_key
 from muvr_train.models.retriever import MODES, Retriever
-from muvr_train.search.exhaustive import (
-    Places,
-    block_bytes,
-    encoded_blocks,
-    evaluating,
-    plan_blocks,
-    query_bytes,
-    query_scorer,
-    score_blocks,
-    video_bytes,
-)
+from muvr_train.processes import SINGLE, Group
+from muvr_train.search.exhaustive import query_bytes, query_scorer
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.types import EncodedDatabase, QueryBatch, TextTokens
+from muvr_train.search.shares import Rows, Work, agreed, score_work
+from muvr_train.types import QueryBatch, TextTokens
 
 
 class ScoreSource(Protocol):
@@ -92,20 +85,33 @@ class ModelScores:
         model: on its device; put into eval mode while it scores.
         store: the features.
         frames_as_text: the official rule for queries without a text vector, see `data.batch.load_queries`.
-        memory_budget: bytes that scoring may hold, see `exhaustive.block_bytes`; changes memory, not results.
+        memory_budget: bytes that scoring may hold in a process, see `exhaustive.block_bytes`; changes memory, not
+            results.
+        group: processes that share the database videos; all of them make the same calls and get all scores.
     """
 
     pairwise = True
 
     def __init__(
-        self, model: Retriever, store: FeatureStore, frames_as_text: bool = False, memory_budget: int | None = None
+        self,
+        model: Retriever,
+        store: FeatureStore,
+        frames_as_text: bool = False,
+        memory_budget: int | None = None,
+        group: Group = SINGLE,
     ) -> None:
         self.model, self.store, self.frames_as_text, self.memory_budget = model, store, frames_as_text, memory_budget
+        self.group = group
         self.modes = supported_modes(model, store)
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
         """Raise if any feature that an evaluation needs is not in the store; see `refuse_missing`."""
-        refuse_missing(self.store, benchmark, modes)
+
+        def check() -> tuple[None, None]:
+            refuse_missing(self.store, benchmark, modes)
+            return None, None
+
+        agreed(self.group, check)
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
         """Ids of the queries whose video has features; none where no database video has."""
@@ -119,24 +125,11 @@ class ModelScores:
         Raises:
             DataError: no query or no database video has features.
         """
-        queries, database = self._queries(partition), self._database(partition)
-        as_text = self.frames_as_text and bool(set(modes) - {"v"})
-        batch = load_queries(self.store, queries, frames_as_text=as_text).to(device_of(self.model))
-        groups = _groups(batch, modes)
-        none = ScoreMatrix((), database, np.zeros((0, len(database)), np.float32))
-        matrices = dict.fromkeys(groups.pop((), ()), none)
-        if not groups:
-            return matrices
-        parts = [
-            (batch if len(rows) == len(batch) else batch[torch.tensor(rows, dtype=torch.long)], group)
-            for rows, group in groups.items()
-        ]
-        held = query_bytes(batch) + sum(4 * len(part) * len(database) * len(group) for part, group in parts)
-        with evaluating(self.model):
-            scorers = [query_scorer(self.model, part, group) for part, group in parts]
-            filled = score_blocks(scorers, self._blocks(database, held), len(database))
-        for (part, _), found in zip(parts, filled, strict=True):
-            matrices |= {mode: ScoreMatrix(part.ids, database, scores) for mode, scores in found.items()}
+        work, filled = self._score(lambda: self._work(partition, modes))
+        none = ScoreMatrix((), work.database, np.zeros((0, len(work.database)), np.float32))
+        matrices = dict.fromkeys(modes, none)
+        for rows, found in zip(work.rows, filled, strict=True):
+            matrices |= {mode: ScoreMatrix(rows.ids, work.database, scores) for mode, scores in found.items()}
         return matrices
 
     def has_text(self, query: str) -> bool:
@@ -159,21 +152,42 @@ class ModelScores:
         Raises:
             DataError: a tag has no vector in the store, or the model has no text part.
         """
-        score_text = self.model.text_part
-        if score_text is None:
-            raise DataError(f"tags need a text part, but {self.store.path} holds no text vectors")
-        vectors = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags")
-        keys = [row.tobytes() for row in torch.cat([vectors.x.flatten(1), vectors.mask.float()], dim=1).cpu().numpy()]
-        first = {key: position for position, key in reversed(list(enumerate(keys)))}
-        number = {key: row for row, key in enumerate(first)}
-        once = vectors[torch.tensor(list(first.values()))]
-        tags = TextTokens(once.x[:, :, 0], once.mask).to(device_of(self.model)).normalized()
-        database = self._database(partition)
-        held = 4 * len(number) * len(database)
-        with evaluating(self.model):
-            blocks = self._blocks(database, held)
-            (filled,) = score_blocks([lambda block: {"tags": score_text(tags, block.fine)}], blocks, len(database))
+        number: dict[bytes, int] = {}
+        keys: list[bytes] = []
+
+        def work() -> Work:
+            score_text = self.model.text_part
+            if score_text is None:
+                raise DataError(f"tags need a text part, but {self.store.path} holds no text vectors")
+            vectors = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags")
+            flat = torch.cat([vectors.x.flatten(1), vectors.mask.float()], dim=1).cpu().numpy()
+            keys.extend(row.tobytes() for row in flat)
+            first = {key: position for position, key in reversed(list(enumerate(keys)))}
+            number.update((key, row) for row, key in enumerate(first))
+            once = vectors[torch.tensor(list(first.values()))]
+            tags = TextTokens(once.x[:, :, 0], once.mask).to(device_of(self.model)).normalized()
+            ids = tuple(tag_key(*pairs[position]) for position in first.values())
+            rows = Rows(ids, ("tags",), lambda: lambda block: {"tags": score_text(tags, block.fine)})
+            return Work(self._database(partition), (rows,))
+
+        _, (filled,) = self._score(work)
         return filled["tags"][[number[key] for key in keys]]
+
+    def _score(self, work: Callable[[], Work]) -> tuple[Work, list[dict[str, NDArray[np.float32]]]]:
+        return score_work(work, self.model, self.store, device_of(self.model), self.memory_budget, self.group)
+
+    def _work(self, partition: Partition, modes: Sequence[str]) -> Work:
+        """What is scored for a partition: queries that have a part of the same modes are rows of one kind."""
+        queries, database = self._queries(partition), self._database(partition)
+        as_text = self.frames_as_text and bool(set(modes) - {"v"})
+        batch = load_queries(self.store, queries, frames_as_text=as_text).to(device_of(self.model))
+        groups = _groups(batch, modes)
+        groups.pop((), None)
+        rows = []
+        for places, names in groups.items():
+            part = batch if len(places) == len(batch) else batch[torch.tensor(places, dtype=torch.long)]
+            rows.append(Rows(part.ids, tuple(names), partial(query_scorer, self.model, part, names)))
+        return Work(database, tuple(rows), query_bytes(batch))
 
     def _queries(self, partition: Partition) -> list[Query]:
         queries = [query for query in partition.queries if self.store.has(query.video_id)]
@@ -186,11 +200,6 @@ class ModelScores:
         if not database:
             raise DataError(f"partition {partition.name}: no database video has features in {self.store.path}")
         return database
-
-    def _blocks(self, ids: Sequence[str], held: int) -> Iterator[tuple[Places, EncodedDatabase]]:
-        device, sizes = device_of(self.model), video_bytes(self.store, ids)
-        limit = block_bytes(device, self.memory_budget, held, int(sizes.max()))
-        return encoded_blocks(self.model, self.store, ids, plan_blocks(sizes, limit), device)
 
 
 def refuse_missing(store: FeatureStore, benchmark: Benchmark, modes: Sequence[str]) -> None:

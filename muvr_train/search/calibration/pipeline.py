@@ -114,7 +114,7 @@ class CalibratedScores:
         model = source.model
         if calibration.on_features:
             model = CalibratedRetriever(model, calibration.on_features)
-        self.inner = ModelScores(model, source.store, source.frames_as_text, source.memory_budget)
+        self.inner = ModelScores(model, source.store, source.frames_as_text, source.memory_budget, source.group)
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
         """Raise if features are missing; see `ModelScores`."""
@@ -152,7 +152,7 @@ class CalibratedScores:
                     rows["tv"] = _fused(step, rows)
                 rows = {mode: rows[mode] for mode in modes}
                 continue
-            for mode in set(rows) & set(step.modes):
+            for mode in [mode for mode in rows if mode in step.modes]:  # all processes in one order: a step may score
                 rows[mode] = step.scores(replace(rows[mode], as_queries=self._asker(partition, mode, place)))
         return rows
 

@@ -1,0 +1,208 @@
+"""Scoring shared out to several processes: who scores which blocks, and how everybody gets the whole matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from muvr_train.errors import DataError, MuvrTrainError
+from muvr_train.features.store import FeatureStore
+from muvr_train.models.retriever import Retriever
+from muvr_train.processes import Group
+from muvr_train.search.exhaustive import (
+    Places,
+    Scorer,
+    block_bytes,
+    encoded_blocks,
+    evaluating,
+    plan_blocks,
+    score_blocks,
+    video_bytes,
+)
+
+Kept = TypeVar("Kept")
+Told = TypeVar("Told")
+GATHERED = 2**24
+"""Scores that all processes send at a time: 64 MiB."""
+
+
+class Rows(NamedTuple):
+    """Rows that are scored together.
+
+    Attributes:
+        ids: theirs.
+        names: of the matrices, one for each mode.
+        scorer: makes what scores them; called in eval mode.
+    """
+
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    scorer: Callable[[], Scorer]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is scored: rows against a database. The same in every process.
+
+    Attributes:
+        database: ids of its videos.
+        rows: what asks.
+        held: bytes that are held besides the blocks and the matrices.
+    """
+
+    database: tuple[str, ...]
+    rows: tuple[Rows, ...]
+    held: int = 0
+
+    @property
+    def print(self) -> str:
+        """Tells different works apart."""
+        content = repr((self.database, [(rows.ids, rows.names) for rows in self.rows]))
+        return blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+def score_work(
+    prepare: Callable[[], Work],
+    model: Retriever,
+    store: FeatureStore,
+    device: torch.device,
+    memory_budget: int | None,
+    group: Group,
+) -> tuple[Work, list[dict[str, NDArray[np.float32]]]]:
+    """Score each database video in one process; every process gets all scores.
+
+    The blocks do not depend on the number of processes, so neither does a bit of a score, while there is memory for
+    them: a block has the bytes for which the process with the least memory has room.
+
+    Args:
+        prepare: says what is scored; an error in one process is one in all.
+        model: on the device.
+        store: the features.
+        device: of the model.
+        memory_budget: see `exhaustive.block_bytes`; in each process.
+        group: the processes.
+
+    Returns:
+        What is scored, and for each of its rows the float32 matrices [rows, N] by name.
+
+    Raises:
+        ConfigError: the budget is too small.
+        DataError: what `prepare` raises, or the processes read different features.
+    """
+
+    def plan() -> tuple[tuple[Work, NDArray[np.int64]], tuple[str, int]]:
+        work = prepare()
+        sizes = video_bytes(store, work.database)
+        matrices = sum(4 * len(rows.ids) * len(rows.names) * len(work.database) for rows in work.rows)
+        return (work, sizes), (work.print, block_bytes(device, memory_budget, work.held + matrices, int(sizes.max())))
+
+    (work, sizes), told = agreed(group, plan)
+    if len({name for name, _ in told}) > 1:
+        raise DataError(
+            f"the processes find different features in {store.path}: is it the same folder on all machines?"
+        )
+    blocks = plan_blocks(sizes, min(limit for _, limit in told)) if work.rows else []
+    shares = share_blocks(blocks, sizes, group.size)
+
+    def fill() -> tuple[list[dict[str, NDArray[np.float32]]], None]:
+        with evaluating(model):
+            scorers = [rows.scorer() for rows in work.rows]
+            own = encoded_blocks(model, store, work.database, shares[group.rank], device)
+            return score_blocks(scorers, own, len(work.database)), None
+
+    filled, _ = agreed(group, fill)
+    columns = [np.concatenate([*own, np.empty(0, np.int64)]) for own in shares]
+    for rows, matrices in zip(work.rows, filled, strict=True):
+        for name in rows.names:
+            if name not in matrices:  # no block is this process's
+                matrices[name] = np.empty((len(rows.ids), len(work.database)), dtype=np.float32)
+            exchange_columns(matrices[name], columns, group)
+    return work, filled
+
+
+def share_blocks(blocks: Sequence[Places], sizes: NDArray[np.int64], count: int) -> list[list[Places]]:
+    """Share blocks out to `count` processes, longest first, each to the process that has least to do.
+
+    Args:
+        blocks: places of the videos of each block.
+        sizes: [N] bytes of each video; a block costs what its padded tokens take.
+        count: processes.
+
+    Returns:
+        The blocks of each process, every block once, in the order in which they came; none where there are too few.
+
+    >>> shares = share_blocks([np.array([0]), np.array([1, 2])], np.array([1, 1, 1]), 3)
+    >>> [[places.tolist() for places in own] for own in shares]
+    [[[1, 2]], [[0]], []]
+    """
+    costs = [len(places) * int(sizes[places].max()) for places in blocks]
+    loads = [0] * count
+    chosen: list[list[int]] = [[] for _ in range(count)]
+    for number in sorted(range(len(blocks)), key=lambda number: -costs[number]):
+        process = loads.index(min(loads))
+        loads[process] += costs[number]
+        chosen[process].append(number)
+    return [[blocks[number] for number in sorted(own)] for own in chosen]
+
+
+def agreed(group: Group, work: Callable[[], tuple[Kept, Told]]) -> tuple[Kept, list[Told]]:
+    """Do something in every process; if it fails in one, all raise.
+
+    Args:
+        group: the processes.
+        work: gives what this process keeps, and what it tells the others (small, picklable).
+
+    Returns:
+        What this process keeps, and what each process has told.
+
+    Raises:
+        MuvrTrainError: this process's own, or the first one of the others (of the same class, with the number of the
+            process before its message).
+        Exception: any other of this process's own; a `DataError` in the others.
+    """
+    if group.size == 1:
+        kept, told = work()
+        return kept, [told]
+    error: Exception | None = None
+    try:
+        kept, told = work()
+    except Exception as caught:  # noqa: BLE001 (raised again below, after the others know)
+        error = caught
+    found = group.gather_objects((None, _description(error)) if error else (told, None))
+    if error:
+        raise error
+    for rank, (_, description) in enumerate(found):
+        if description is not None:
+            kind, message = description
+            raise kind(f"process {rank}: {message}")
+    return kept, [told for told, _ in found]
+
+
+def exchange_columns(scores: NDArray[np.float32], columns: Sequence[Places], group: Group) -> None:
+    """Fill the columns that other processes have scored, in place.
+
+    Args:
+        scores: [rows, N], of which the columns `columns[group.rank]` are filled.
+        columns: of each process, every column once.
+        group: the processes.
+    """
+    if group.size == 1:
+        return
+    step = max(1, GATHERED // scores.shape[1])
+    for start in range(0, len(scores), step):
+        block = scores[start : start + step]
+        own = torch.from_numpy(block[:, columns[group.rank]])
+        for places, part in zip(columns, group.gather(own), strict=True):
+            block[:, places] = part.numpy()
+
+
+def _description(error: Exception) -> tuple[type[MuvrTrainError], str]:
+    if isinstance(error, MuvrTrainError):
+        return type(error), str(error)
+    return DataError, f"{type(error).__name__}: {error}"
