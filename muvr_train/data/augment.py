@@ -85,7 +85,7 @@ def feature_dropout(x: Tensor, rng: np.random.Generator, share: float = 0.1) -> 
 
 
 def share_intros(
-    videos: Sequence[Tensor], pieces: Sequence[Tensor], share: float, rng: np.random.Generator
+    videos: Sequence[Tensor], pieces: Sequence[Tensor], share: float, chances: Sequence[np.random.Generator]
 ) -> list[Tensor]:
     """Put pieces before a random `share` of the videos of a batch: one piece before several that are unrelated.
 
@@ -93,10 +93,10 @@ def share_intros(
         videos: features [T, R, D] each.
         pieces: features [t, R, D] each, title cards for example.
         share: probability in [0, 1] for each video.
-        rng: the only source of chance.
+        chances: the only sources of chance, one for each video.
     """
     shown = []
-    for x in videos:
+    for x, rng in zip(videos, chances, strict=True):
         if rng.random() < share:
             x = torch.cat([pieces[int(rng.integers(len(pieces)))], x])
         shown.append(x)

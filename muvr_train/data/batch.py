@@ -19,10 +19,19 @@ M = TypeVar("M", bound=Masked)
 
 @dataclass(frozen=True)
 class Batch:
-    """One training step: Q queries, N database videos, and what is right.
+    """One training step: Q queries, N database videos, and what is right; or one process's share of it.
 
-    `relevance` float [Q, N]: 1 match, 0 no match, -1 not judged (also a query's own column). `fine` is the second
-    region grid of the database videos for the text path, None where the store has one grid only.
+    Where several processes share a batch, `queries` are the rows `group.share(Q)` of it, and `database` and `fine` its
+    videos `group.share(N)`; ids and `relevance` are those of the whole batch in every process. A share may be empty:
+    tokens [0, 1, R, D].
+
+    Attributes:
+        queries: this process's own queries.
+        database: its own database videos.
+        fine: their second region grid, for the text path; None where the store has one grid only.
+        database_ids: all N ids.
+        relevance: float [Q, N]: 1 match, 0 no match, -1 not judged (also a query's own column).
+        query_ids: all Q ids; left out, those of `queries`.
     """
 
     queries: QueryBatch
@@ -30,6 +39,10 @@ class Batch:
     fine: Tokens | None
     database_ids: tuple[str, ...]
     relevance: Tensor
+    query_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "query_ids", self.query_ids or self.queries.ids)
 
     def to(self, device: torch.device | str) -> Batch:
         """Move every tensor."""

@@ -15,6 +15,7 @@ from muvr_train.data.batch import Batch, load_queries
 from muvr_train.data.one_to_many import OneToManyPlan
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
+from muvr_train.processes import SINGLE, Group
 from muvr_train.types import QueryBatch, Tokens
 
 INTROS = 4
@@ -29,20 +30,26 @@ class HasProgress(Protocol):
 class SupervisedBatches(Dataset[Batch]):
     """Loads what a `OneToManyPlan` names; every video comes in a random stored view and with feature-space edits."""
 
-    def __init__(self, store: FeatureStore, plan: OneToManyPlan, augment: FeatureAugment) -> None:
-        self.store, self.plan, self.augment = store, plan, augment
+    def __init__(
+        self, store: FeatureStore, plan: OneToManyPlan, augment: FeatureAugment, group: Group = SINGLE
+    ) -> None:
+        self.store, self.plan, self.augment, self.group = store, plan, augment, group
         self.pool = sorted({video for partition in plan.benchmark.partitions for video in partition.database})
 
     def __getitem__(self, n: int) -> Batch:
         """Load batch `n`, counted from the start of training."""
         plan = self.plan(n)
-        rng = np.random.default_rng([self.plan.seed, 2, n])
-        asked = [query.video_id for query in plan.queries]
-        videos = Tokens.pack(load_views(self.store, asked, self.augment, self.pool, rng))
-        queries = load_queries(self.store, plan.queries, videos=videos)
-        database = Tokens.pack(load_views(self.store, plan.database, self.augment, self.pool, rng))
-        fine = self.store.tokens(plan.database, "fine") if self.store.dims.fine_dim is not None else None
-        return Batch(queries, database, fine, plan.database, torch.from_numpy(plan.relevance))
+        rows, columns = self.group.share(len(plan.queries)), self.group.share(len(plan.database))
+        own, shown = plan.queries[rows], plan.database[columns]
+        queries = load_queries(self.store, own, videos=self._views([q.video_id for q in own], n, 0, rows))
+        database = self._views(shown, n, 1, columns)
+        fine = self.store.tokens(shown, "fine") if self.store.dims.fine_dim is not None else None
+        relevance, asked = torch.from_numpy(plan.relevance), tuple(query.id for query in plan.queries)
+        return Batch(queries, database, fine, plan.database, relevance, asked)
+
+    def _views(self, ids: Sequence[str], n: int, side: int, rows: slice) -> Tokens:
+        chances = item_chances(self.plan.seed, n, side, rows)
+        return pack(load_views(self.store, ids, self.augment, self.pool, chances), self.store)
 
 
 class SelfSupervisedBatches(Dataset[Batch]):
@@ -57,6 +64,7 @@ class SelfSupervisedBatches(Dataset[Batch]):
         seed: all batches follow from it.
         shared_intros: probability with which a video begins with one of `INTROS` pieces that unrelated videos of the
             batch share: title cards of the store (stream "cards"), or where it has none, parts of other videos.
+        group: the processes that share each batch.
     """
 
     def __init__(
@@ -68,12 +76,13 @@ class SelfSupervisedBatches(Dataset[Batch]):
         strong: FeatureAugment,
         seed: int = 0,
         shared_intros: float = 0.0,
+        group: Group = SINGLE,
     ) -> None:
         if len(videos) < 2:
             raise DataError(f"self-supervised training needs at least 2 training videos, got {len(videos)}")
         self.store, self.videos, self.weak, self.strong, self.seed = store, sorted(videos), weak, strong, seed
         self.pairs = min(pairs, len(videos))
-        self.shared_intros = shared_intros
+        self.shared_intros, self.group = shared_intros, group
         self.cards = sorted(store.ids("cards")) if "cards" in store.streams else []
 
     def __getitem__(self, n: int) -> Batch:
@@ -81,17 +90,25 @@ class SelfSupervisedBatches(Dataset[Batch]):
         passed, place = divmod(n, max(1, len(self.videos) // self.pairs))
         order = np.random.default_rng([self.seed, 0, passed]).permutation(len(self.videos))
         ids = [self.videos[i] for i in order[place * self.pairs : (place + 1) * self.pairs]]
-        rng = np.random.default_rng([self.seed, 2, n])
-        weak = load_views(self.store, ids, self.weak, self.videos, rng, stored_views=False)
-        strong = load_views(self.store, ids, self.strong, self.videos, rng)
-        views = [*weak, *strong]
-        if self.shared_intros:
-            views = share_intros(views, [self._piece(rng) for _ in range(INTROS)], self.shared_intros, rng)
-        tokens, names = Tokens.pack(views), tuple(ids + ids)
-        present = {"video": torch.ones(len(names), dtype=torch.bool), "text": torch.zeros(len(names), dtype=torch.bool)}
-        relevance = torch.eye(len(ids)).repeat(2, 2)
+        names, pairs = tuple(ids + ids), len(ids)
+        own = self.group.share(len(names))
+        views: list[Tensor] = []
+        for side, augment in enumerate((self.weak, self.strong)):
+            rows = slice(max(own.start - side * pairs, 0), min(max(own.stop - side * pairs, 0), pairs))
+            chances = item_chances(self.seed, n, side, rows)
+            shown = load_views(self.store, ids[rows], augment, self.videos, chances, stored_views=side == 1)
+            views += self._with_intros(shown, n, chances)
+        tokens, shown_ids = pack(views, self.store), names[own]
+        present = {"video": torch.ones(len(views), dtype=torch.bool), "text": torch.zeros(len(views), dtype=torch.bool)}
+        relevance = torch.eye(pairs).repeat(2, 2)
         relevance.fill_diagonal_(-1.0)
-        return Batch(QueryBatch(names, tokens, None, present), tokens, None, names, relevance)
+        return Batch(QueryBatch(shown_ids, tokens, None, present), tokens, None, names, relevance, names)
+
+    def _with_intros(self, views: list[Tensor], n: int, chances: Sequence[np.random.Generator]) -> list[Tensor]:
+        if not self.shared_intros:
+            return views
+        rng = np.random.default_rng([self.seed, 3, n])
+        return share_intros(views, [self._piece(rng) for _ in range(INTROS)], self.shared_intros, chances)
 
     def _piece(self, rng: np.random.Generator) -> Tensor:
         if self.cards:
@@ -102,21 +119,36 @@ class SelfSupervisedBatches(Dataset[Batch]):
         return x[start : start + length]
 
 
+def item_chances(seed: int, n: int, side: int, rows: slice) -> list[np.random.Generator]:
+    """One generator for each of some rows of a side of batch `n`: a share draws what the whole batch draws there."""
+    return [np.random.default_rng([seed, 2, n, side, row]) for row in range(rows.start, rows.stop)]
+
+
+def pack(views: Sequence[Tensor], store: FeatureStore) -> Tokens:
+    """Pad views into one batch; [0, 1, R, D] where there is none."""
+    if views:
+        return Tokens.pack(views)
+    return Tokens(torch.zeros(0, 1, *store.shape()), torch.zeros(0, 1, dtype=torch.bool))
+
+
 def load_views(
     store: FeatureStore,
     ids: Sequence[str],
     augment: FeatureAugment,
     pool: Sequence[str],
-    rng: np.random.Generator,
+    chances: Sequence[np.random.Generator],
     stored_views: bool = True,
 ) -> list[Tensor]:
-    """Load videos [T, R, D] as training views: a random stored view of each, then edits in feature space."""
+    """Load videos [T, R, D] as training views: a random stored view of each, then edits in feature space.
+
+    `chances` is one generator for each video.
+    """
 
     def donor(chance: np.random.Generator) -> Tensor:
         return store.tensors([pool[int(chance.integers(len(pool)))]])[0]
 
     views = []
-    for video_id in ids:
+    for video_id, rng in zip(ids, chances, strict=True):
         streams = ["video", *(store.views(video_id) if stored_views else ())]
         stream = streams[int(rng.integers(len(streams)))]
         views.append(augment(store.tensors([video_id], stream)[0], rng, donor))

@@ -140,7 +140,7 @@ class FeatureStore:
         return [_as_float(shard.raw[rows], shard.dtype) for shard, rows in found]
 
     def tokens(self, ids: Sequence[str], stream: str = "video") -> Tokens:
-        """One padded float32 batch: x [B, T, R, D] with zeros where mask [B, T] is False.
+        """One padded float32 batch: x [B, T, R, D] with zeros where mask [B, T] is False; [0, 1, R, D] for no id.
 
         Args:
             ids: what to read, in this order; repeats are allowed.
@@ -152,7 +152,7 @@ class FeatureStore:
         opened = self._stream(stream)
         positions = self._positions(ids, stream)
         lengths = opened.length[positions]
-        steps = np.arange(lengths.max(initial=0))
+        steps = np.arange(lengths.max(initial=1))
         mask = torch.from_numpy(steps < lengths[:, None])
         # Padded places repeat a video's last row while reading, so that one gather serves the whole batch.
         frames = np.minimum(steps, lengths[:, None] - 1)
@@ -223,7 +223,7 @@ class FeatureStore:
         buffer = self._buffers.pop(dtype, None)  # popped: another thread that reads meanwhile makes its own
         if buffer is None or len(buffer) < need:
             buffer = np.empty(need, dtype=block.dtype)
-        raw = block.take(rows, axis=0, out=buffer[:need].reshape(len(rows), -1), mode="clip")
+        raw = block.take(rows, axis=0, out=buffer[:need].reshape(len(rows), block.shape[1]), mode="clip")
         values = _as_stored(raw, dtype).float()
         if buffer.nbytes <= _KEPT_BUFFER:
             self._buffers[dtype] = buffer
