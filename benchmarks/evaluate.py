@@ -17,15 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import TypeVar
 
 import numpy as np
 import official_procedure as official
 import torch
+from measure import Clock
 from synthetic_muvr import DIM, FRAMES, Sizes, write_features, write_partition
 
 from muvr_train.benchmarks.muvr import read_muvr
@@ -39,36 +37,12 @@ from muvr_train.search.filter_scores import TagSettings
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import ModelScores
 
-T = TypeVar("T")
 MODES = ("v", "t", "tv")
 NAMES = ("news", "others", "instance", "region", "dance")
 BASE = Protocol(modes=MODES)
 FILTER = Protocol(modes=("tv",), tags=TagSettings((0.3,), logic=False, upper_bound=False))
 STEPS = ("annotations", "loading", "scores", "metrics")
 """What the official procedure does for MUVR-Base."""
-
-
-class Clock:
-    """Seconds of named parts, one number a round; `now` reads a clock."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now, self.seconds = now, dict[str, list[float]]()
-
-    def time(self, part: str, work: Callable[[], T]) -> T:
-        """Do some work and note its seconds."""
-        begin = self.now()
-        result = work()
-        self.seconds.setdefault(part, []).append(self.now() - begin)
-        return result
-
-    def median(self, *parts: str) -> float:
-        """The sum of the parts' medians."""
-        return sum(median(self.seconds[part]) for part in parts)
-
-    def line(self, label: str, *parts: str) -> None:
-        """Print the median over the rounds and the range."""
-        rounds = [sum(values) for values in zip(*(self.seconds[part] for part in parts), strict=True)]
-        print(f"{label:62}{self.median(*parts):8.2f} s   ({min(rounds):.2f} - {max(rounds):.2f})")
 
 
 @dataclass(frozen=True)
@@ -127,7 +101,7 @@ def main() -> None:
 
 def compare(root: Path, sizes: Sizes, args: argparse.Namespace) -> None:
     """Time one partition on both sides and print what came out."""
-    clock = Clock(time.process_time if args.cpu_time else time.perf_counter)
+    clock = Clock(args.cpu_time)
     threads, asked = faster_threads(root, args.threads), min(args.filter_queries, sizes.queries)
     for _ in range(args.rounds):
         torch.set_num_threads(args.threads)
@@ -202,7 +176,7 @@ def faster_threads(root: Path, most: int) -> int:
     """The number of threads with which the official procedure scores some of the videos faster."""
     annotation = official.read_annotation(root / "annotations" / NAMES[0]).first(200)
     features = official.load_features(root / "features" / NAMES[0], annotation)
-    clock = Clock(time.perf_counter)
+    clock = Clock()
     for threads in (1, most) * 3:
         torch.set_num_threads(threads)
         clock.time(str(threads), lambda: official.score(annotation, features))

@@ -31,7 +31,7 @@ class ProcessWatch:
         return sum(self._times.values())
 
     def __enter__(self) -> ProcessWatch:
-        self._start = _kilobytes(os.getpid(), "status", "VmHWM")
+        self._start = kilobytes(os.getpid(), "status", "VmHWM")
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -45,12 +45,12 @@ class ProcessWatch:
             self._look()
 
     def _look(self) -> None:
-        self.own = max(self.own, _kilobytes(os.getpid(), "status", "VmHWM") - self._start)
+        self.own = max(self.own, kilobytes(os.getpid(), "status", "VmHWM") - self._start)
         shares = []
         for process in below(os.getpid()):
             try:
-                shares.append(_kilobytes(process, "smaps_rollup", "Pss"))
-                self.largest = max(self.largest, _kilobytes(process, "status", "VmHWM"))
+                shares.append(kilobytes(process, "smaps_rollup", "Pss"))
+                self.largest = max(self.largest, kilobytes(process, "status", "VmHWM"))
                 self._times[process] = _processor_seconds(process)
             except (OSError, KeyError):  # it has ended
                 continue
@@ -82,7 +82,7 @@ def _processor_seconds(process: int) -> float:
     return sum(map(int, _fields(process)[11:13])) / TICKS
 
 
-def _kilobytes(process: int, file: str, key: str) -> int:
+def kilobytes(process: int, file: str, key: str) -> int:
     """A line "key: N kB", in bytes."""
     lines = (PROC / str(process) / file).read_text().splitlines()
     found = {line.split(":")[0]: line.split()[1] for line in lines if line.endswith("kB")}
