@@ -18,7 +18,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.config_checks import check_paths, check_sources, check_values
-from muvr_train.errors import ConfigError, MuvrTrainError
+from muvr_train.errors import ConfigError, MuvrTrainError, ProcessError
+from muvr_train.launched import PREPARED, rank
 from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.complete import complete_out, complete_run
@@ -41,8 +42,15 @@ def reporting() -> Iterator[None]:
         ours = _find_ours(error)
         if ours is None or debugging():
             raise
-        sys.stderr.write(f"error: {_message(ours)}\n")
+        if _is_shown(ours):
+            place = f" in process {rank()}" if rank() else ""
+            sys.stderr.write(f"error{place}: {_message(ours)}\n")
         sys.exit(2 if isinstance(ours, ConfigError) else 1)
+
+
+def _is_shown(error: MuvrTrainError) -> bool:
+    """Of mistakes in the settings, which all processes see, only the first one speaks."""
+    return error.shown if isinstance(error, ProcessError) else not (isinstance(error, ConfigError) and rank())
 
 
 def debugging() -> bool:
@@ -54,7 +62,7 @@ def debugging() -> bool:
 def guarded(cfg: DictConfig) -> Iterator[None]:
     """Report mistakes, leave no empty folder behind, and look for the data before anything heavy is imported."""
     folder = Path("checkpoints", cfg.run) if "run" in cfg else Path(cfg.out)
-    with reporting(), runs.tidy(folder, keep=bool(cfg.get("resume_from"))):
+    with reporting(), runs.tidy(folder, keep=bool(cfg.get("resume_from")) or rank() > 0):
         check_paths(cfg)
         yield
 
@@ -102,6 +110,9 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
         flags.remove(text)
     if args.experimental_rerun is not None:
         return argv
+    if PREPARED in os.environ:  # started by another process of this run, which has checked them
+        add_import_paths(args.config_dir and Path(args.config_dir))
+        return argv
     typed = [quote_override(text, args.multirun) for text in args.overrides]
     if args.help or args.hydra_help or args.shell_completion or args.info is not None:
         add_import_paths(args.config_dir and Path(args.config_dir))
@@ -123,6 +134,8 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
     if args.config_path is None:
         complete = complete_run if config_name == "train" else complete_out
         typed = complete(typed, configs, multirun, resumed is not None, args.cfg is not None)
+    if rank() > 0 and not multirun:  # one record of the settings, a log file for each process
+        typed += ["hydra.output_subdir=null", f"hydra.job.name={config_name}_process_{rank()}"]
     return [*typed, *flags]
 
 

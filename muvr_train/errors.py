@@ -13,6 +13,14 @@ class DataError(MuvrTrainError):
     """An annotation, feature, checkpoint or video file is missing, broken or does not fit."""
 
 
+class ProcessError(MuvrTrainError):
+    """Another process of the run has stopped; `shown` is False where that process says why."""
+
+    def __init__(self, message: str, shown: bool = True) -> None:
+        super().__init__(message)
+        self.shown = shown
+
+
 def shorten(ids: "list[str]", limit: int = 10) -> str:
     """Join ids for a message: the first `limit`, then how many more there are.
 

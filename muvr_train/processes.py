@@ -6,8 +6,8 @@ single process, for which every call gives back what it was given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -54,21 +54,23 @@ class Group:
 
         Their shapes may differ, their number of dimensions and dtype must not.
         """
-        if self.size == 1:
-            return [x.detach()]
         x = x.detach()
+        if self.size == 1:
+            return [x]
+        if x.dtype == torch.bool:  # some backends cannot send it
+            return [part.bool() for part in self.gather(x.to(torch.uint8))]
         shapes = [torch.zeros(x.ndim, dtype=torch.long, device=x.device) for _ in range(self.size)]
         dist.all_gather(shapes, torch.tensor(x.shape, dtype=torch.long, device=x.device))
         sizes = [tuple(shape.tolist()) for shape in shapes]
-        flat = [x.new_empty(_count(size)) for size in sizes]
+        flat = [x.new_empty(prod(size)) for size in sizes]
         most = max(len(part) for part in flat)
         if not most:
             return [part.view(size) for part, size in zip(flat, sizes, strict=True)]
         raw = x.contiguous().view(-1)
         padded = raw if len(raw) == most else torch.cat([raw, raw.new_zeros(most - len(raw))])
         found = [raw.new_empty(most) for _ in range(self.size)]
-        dist.all_gather(found, padded.view(torch.uint8) if padded.dtype == torch.bool else padded)
-        return [part[: _count(size)].view(size) for part, size in zip(found, sizes, strict=True)]
+        dist.all_gather(found, padded)
+        return [part[: prod(size)].view(size) for part, size in zip(found, sizes, strict=True)]
 
     def broadcast(self, value: Any) -> Any:
         """The first process's value, in every process (picklable)."""
@@ -85,10 +87,3 @@ class Group:
 
 
 SINGLE = Group()
-
-
-def _count(size: Sequence[int]) -> int:
-    total = 1
-    for length in size:
-        total *= int(length)
-    return total

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 from muvr_train.errors import ConfigError
+from muvr_train.launched import world_size
 from muvr_train.preflight import runs
 from muvr_train.preflight.quoting import quote_value, split_override
 from muvr_train.preflight.scores import check_scores, score_paths
@@ -18,7 +18,7 @@ def complete_run(typed: list[str], configs: list[DictConfig], multirun: bool, re
     cfg = configs[0]
     name, swept = cfg.run, len({c.run for c in configs}) > 1
     if name is None:
-        if "WORLD_SIZE" in os.environ and int(os.environ["WORLD_SIZE"]) > 1:
+        if world_size() > 1:
             raise ConfigError("several processes need one name: give run=NAME")
         choices = cfg.hydra.runtime.choices
         name = f"{choices.get('experiment') or choices.get('model') or 'train'}-{runs.time_stamp()}".replace("/", "-")

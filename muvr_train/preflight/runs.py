@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, MuvrTrainError
+from muvr_train.launched import rank
 from muvr_train.preflight.quoting import quote_value, split_override
 
 INHERITED = ("data", "encoder", "benchmark")
@@ -98,7 +98,7 @@ def tidy(folder: Path, keep: bool = False) -> Iterator[None]:
         if (
             not keep
             and folder.is_dir()
-            and {path.name for path in folder.iterdir()} <= {".hydra", "train.log", "evaluate.log"}
+            and all(path.name == ".hydra" or path.suffix == ".log" for path in folder.iterdir())
         ):
             shutil.rmtree(folder)
         raise
@@ -116,11 +116,6 @@ def unused(parent: Path, name: str) -> str:
         number += 1
         candidate = f"{name}-{number}"
     return candidate
-
-
-def rank() -> int:
-    """Give this process's rank among those started together (0 without a launcher)."""
-    return next((int(os.environ[name]) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK") if name in os.environ), 0)
 
 
 def refuse_second_run(folder: Path) -> None:

@@ -70,7 +70,9 @@ RULES: dict[str, Rule] = {
     "optimizer.warmup_steps": whole(0),
     "optimizer.min_lr_ratio": SHARE,
     "trainer.accelerator": one_of("auto", "cpu", "gpu"),
-    "trainer.devices": Rule(lambda v: v == 1, "1 (this version trains in one process)"),
+    "trainer.devices": Rule(lambda v: v == "auto" or whole(1).allows(v), "a whole number >= 1, or auto", ("auto",)),
+    "trainer.num_nodes": whole(1),
+    "trainer.timeout": number(0, open_least=True),
     "trainer.precision": Rule(
         lambda v: v in (32, "32", "bf16-mixed", "16-mixed"),
         "32 | bf16-mixed | 16-mixed",

@@ -16,10 +16,11 @@ from omegaconf import DictConfig, OmegaConf
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import DataError
 from muvr_train.evaluation import Protocol
+from muvr_train.processes import SINGLE, Group
 from muvr_train.reports.write import write_json
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish, source_of
-from muvr_train.runner.folder import claim_folder, loggers_of
+from muvr_train.runner.folder import claim_folder, loggers_of, run_folder
 from muvr_train.runner.models import baseline_models
 from muvr_train.runner.score_run import sha256_of
 from muvr_train.search.held import HeldScores, stack_rows
@@ -44,7 +45,7 @@ class Run:
     loggers: list[Any]
 
 
-def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run]) -> dict[str, float]:
+def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run], group: Group = SINGLE) -> dict[str, float]:
     """Train a model for each of `benchmark.folds` folds of search topics and evaluate their scores together.
 
     Each fold is a run of its own in `checkpoints/<run>/fold-<i>`; `resume_from` keeps the folds that are done and goes
@@ -53,22 +54,28 @@ def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run]) -> dict
     Args:
         cfg: with `benchmark.folds` and without `benchmark.fold`.
         train_model: trains one fold.
+        group: the processes that train together; the first one does all the rest.
 
     Returns:
-        The flat metrics `all/<benchmark>/<mode>/<partition>/<metric>`.
+        The flat metrics `all/<benchmark>/<mode>/<partition>/<metric>`; nothing in the other processes.
     """
-    folder, folds = claim_folder(cfg), int(cfg.benchmark.folds)
+    folder, folds = claim_folder(cfg) if group.is_first else run_folder(cfg), int(cfg.benchmark.folds)
+    group.barrier()
     for fold in range(folds):
         own = folder / f"fold-{fold}"
-        if cfg.resume_from and (own / DONE).is_file():
+        if group.broadcast(bool(cfg.resume_from) and (own / DONE).is_file()):
             log.info("fold %d of %d is done: %s", fold, folds, own)
             continue
         log.info("fold %d of %d", fold, folds)
         one = fold_config(cfg, fold, own)
-        record_settings(folder / ".hydra", own / ".hydra", one)
+        if group.is_first:
+            record_settings(folder / ".hydra", own / ".hydra", one)
         run = train_model(one)
-        save_fold(cfg, run)
-        close(run.loggers)
+        if group.is_first:
+            save_fold(cfg, run)
+            close(run.loggers)
+    if not group.is_first:
+        return {}
     matrices = join_folds([folder / f"fold-{fold}" for fold in range(folds)])
     data = open_data(cfg, training=False)
     label, *others = matrices

@@ -17,8 +17,10 @@ from muvr_train.runner.data import Data, open_data, query_names
 from muvr_train.runner.finish import Subject, finish, split_of
 from muvr_train.runner.models import build_retriever, fit_model, load_checkpoint, plain
 from muvr_train.runner.overview import encoder_name
+from muvr_train.runner.processes import Here, started
 from muvr_train.runner.score_run import evaluate_files
 from muvr_train.runner.train_run import pick_device
+from muvr_train.training.launch import first_then_all
 from muvr_train.types import StoreDims
 
 log = logging.getLogger(__name__)
@@ -40,7 +42,15 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         raise ConfigError("give either ckpt_path=... (a trained model) or model=frame_max (or another untrained one)")
     if not trained:
         try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
-    data = open_data(cfg, device, training=trained or bool(cfg.model.get("whiten")) or bool(cfg.get("calibration")))
+    with started(cfg, device) as here:
+        return evaluate_model(cfg, here)
+
+
+def evaluate_model(cfg: DictConfig, here: Here) -> dict[str, float]:
+    """Evaluate `ckpt_path` or the untrained `model`; see `evaluate`."""
+    trained, group = cfg.ckpt_path is not None, here.group
+    training = trained or bool(cfg.model.get("whiten")) or bool(cfg.get("calibration"))
+    data = first_then_all(group, lambda: open_data(cfg, here.device, training=training))
     facts: dict[str, Any] = {}
     known: frozenset[str] = frozenset()
     if trained:
@@ -55,10 +65,11 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
         fit_model(model, data.store, data.train_videos if model.needs_fit else ())
         label = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model.network).__name__).lower()
-    data.print_overview(cfg, device)
+    if group.is_first:
+        data.print_overview(cfg, here.device)
     try_calibration(cfg, model)
-    subject = Subject(label, trained, model.to(device), baselines=trained, facts=facts, trained_queries=known)
-    return finish(cfg, Path(cfg.out), subject, data, [])
+    subject = Subject(label, trained, model.to(here.device), baselines=trained, facts=facts, trained_queries=known)
+    return finish(cfg, Path(cfg.out), subject, data, [], group)
 
 
 def check_origin(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> None:

@@ -21,6 +21,7 @@ from muvr_train.evaluation import Protocol, evaluate, evaluate_scores
 from muvr_train.features.store import FeatureStore
 from muvr_train.models.baselines import BASELINES
 from muvr_train.models.retriever import Retriever
+from muvr_train.processes import SINGLE, Group
 from muvr_train.reports.picture import save_similarity_picture
 from muvr_train.reports.save_scores import save_scores
 from muvr_train.reports.tables import print_tables
@@ -67,7 +68,9 @@ class Subject:
     notes: tuple[str, ...] = ()
 
 
-def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers: list[Any]) -> dict[str, float]:
+def finish(
+    cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers: list[Any], group: Group = SINGLE
+) -> dict[str, float]:
     """Evaluate the subject and the untrained rows on the same queries, write everything, print the table.
 
     Args:
@@ -76,19 +79,22 @@ def finish(cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers:
         subject: what is evaluated.
         data: store and benchmark.
         loggers: get the final metrics; W&B also the table and the picture.
+        group: the processes that score together; the first one does all the rest.
 
     Returns:
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`.
     """
     split = split_of(cfg, data, subject.trained)
-    part, protocol = data.part(split), final_protocol(cfg)
+    part, protocol = data.part(split), final_protocol(cfg) if group.is_first else protocol_of(cfg)
     seen = len(query_names(part) & subject.trained_queries)
     part = replace(part, notes=(*part.notes, *notes_of(subject, seen, len(part.queries))))
-    results = evaluate_scores(source_of(subject, data, protocol), part, protocol)
+    results = evaluate_scores(source_of(subject, data, protocol, group), part, protocol)
     beside = replace(protocol, keep_scores=False, noise=None, details=False)
     own = replace(beside, modes=None)  # rivals may serve fewer modes than the subject
     others = {rival: evaluate_scores(source, part, own) for rival, source in subject.rivals.items()}
-    others |= untrained_rows(subject, data, part, beside)
+    others |= untrained_rows(subject, data, part, beside, group)
+    if not group.is_first:
+        return results.flat(split)
     name = cfg.get("run") or subject.label
     meta = {**describe(cfg, data, part, split), "model": str(name), **subject.facts}
     meta["protocol"] |= {"trained_queries_among_them": seen, "folds": subject.folds}
@@ -141,7 +147,7 @@ def final_protocol(cfg: DictConfig) -> Protocol:
     return replace(protocol_of(cfg), keep_scores=True, bootstrap=bootstrap, noise=noise, details=True)
 
 
-def source_of(subject: Subject, data: Data, protocol: Protocol) -> ScoreSource:
+def source_of(subject: Subject, data: Data, protocol: Protocol, group: Group = SINGLE) -> ScoreSource:
     """Give where the subject's scores come from.
 
     Raises:
@@ -152,10 +158,12 @@ def source_of(subject: Subject, data: Data, protocol: Protocol) -> ScoreSource:
     if subject.model is None:
         raise ValueError(f"{subject.label}: neither scores nor a model")
     as_text = official_texts(protocol.on_missing, data.benchmark)
-    return ModelScores(subject.model, data.store, as_text, protocol.memory_budget)
+    return ModelScores(subject.model, data.store, as_text, protocol.memory_budget, group)
 
 
-def untrained_rows(subject: Subject, data: Data, part: Benchmark, protocol: Protocol) -> dict[str, Results]:
+def untrained_rows(
+    subject: Subject, data: Data, part: Benchmark, protocol: Protocol, group: Group
+) -> dict[str, Results]:
     """Evaluate the untrained models that stand beside a trained one, by name."""
     if not subject.baselines or subject.model is None:
         return {}
@@ -163,7 +171,7 @@ def untrained_rows(subject: Subject, data: Data, part: Benchmark, protocol: Prot
     wanted = data.baseline_protocol(protocol)
     names = [name for name, model in BASELINES.items() if data.train_videos or not model.get("whiten")]
     models = baseline_models(data.store, data.train_videos, names)
-    return {name: evaluate(model.to(device), data.store, part, wanted) for name, model in models.items()}
+    return {name: evaluate(model.to(device), data.store, part, wanted, group) for name, model in models.items()}
 
 
 def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[str, Any]:

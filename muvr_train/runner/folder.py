@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,18 @@ from muvr_train.training.loggers import CsvLogger, make_wandb
 log = logging.getLogger(__name__)
 
 
+def run_folder(cfg: DictConfig) -> Path:
+    """The folder of the run."""
+    return Path("checkpoints") / str(cfg.run)
+
+
 def claim_folder(cfg: DictConfig) -> Path:
     """Take the run's folder for this run: a folder that holds another run is refused.
 
     Raises:
         ConfigError: the folder already belongs to a run and this is no resume.
     """
-    folder = Path("checkpoints") / str(cfg.run)
+    folder = run_folder(cfg)
     folder.mkdir(parents=True, exist_ok=True)
     text = OmegaConf.to_yaml(cfg, resolve=True)
     try:
@@ -51,15 +57,17 @@ def loggers_of(cfg: DictConfig, folder: Path) -> list[Any]:
     return loggers
 
 
-def find_resume(cfg: DictConfig, folder: Path, csv: CsvLogger) -> str | None:
+def find_resume(cfg: DictConfig, folder: Path, loggers: Sequence[Any]) -> str | None:
     """Find the checkpoint to go on from and cut metrics.csv back to its step; None starts at step 0."""
+    csv = next((logger for logger in loggers if isinstance(logger, CsvLogger)), None)
     if not cfg.resume_from:
         return None
     given = Path(cfg.resume_from)
     path = given if given.is_file() else folder / "last.ckpt"
     if not path.is_file():
         log.warning("%s has no checkpoint yet: the run starts again at step 0", folder)
-        csv.cut_back(-1)
+        if csv is not None:
+            csv.cut_back(-1)
         return None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -67,7 +75,8 @@ def find_resume(cfg: DictConfig, folder: Path, csv: CsvLogger) -> str | None:
     except Exception as error:
         kind = type(error).__name__
         raise DataError(f"resume_from={path} is no checkpoint of a run, or it is damaged ({kind})") from error
-    csv.cut_back(finished)
+    if csv is not None:
+        csv.cut_back(finished)
     total = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
     log.info(
         "going on from step %d of %d: %s%s", finished, total, path, "; nothing is left" if finished >= total else ""

@@ -21,16 +21,19 @@ from muvr_train.errors import ConfigError
 from muvr_train.evaluation import evaluate
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
+from muvr_train.processes import Group
 from muvr_train.reports.write import write_json
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.cross_fit import Run, cross_fit
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish
-from muvr_train.runner.folder import claim_folder, find_resume, loggers_of
+from muvr_train.runner.folder import claim_folder, find_resume, loggers_of, run_folder
 from muvr_train.runner.models import baseline_models, build, build_retriever, fit_model, plain, recipe_of
+from muvr_train.runner.processes import Here, started
 from muvr_train.search.sources import ModelScores, refuse_missing, supported_modes
 from muvr_train.search.texts import served_modes
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
+from muvr_train.training.launch import ddp_strategy, first_then_all
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress
 from muvr_train.types import StoreDims
@@ -46,33 +49,46 @@ def train(cfg: DictConfig) -> dict[str, float]:
     Returns:
         The final metrics, `test/<benchmark>/<mode>/<partition>/<metric>`.
     """
-    if cfg.benchmark.get("folds") and cfg.benchmark.fold is None:
-        return cross_fit(cfg, train_model)
-    run = train_model(cfg)
-    return finish(cfg, run.folder, run.subject, run.data, run.loggers)
-
-
-def train_model(cfg: DictConfig) -> Run:
-    """Train, and put the best checkpoint's weights into the model."""
-    torch.manual_seed(cfg.seed)
     quiet_lightning()
     device = pick_device(cfg)
     try_settings(cfg)
-    data = open_data(cfg, device)
+    with started(cfg, device) as here:
+        if cfg.benchmark.get("folds") and cfg.benchmark.fold is None:
+            return cross_fit(cfg, lambda fold: train_model(fold, here), here.group)
+        run = train_model(cfg, here)
+        return finish(cfg, run.folder, run.subject, run.data, run.loggers, here.group)
+
+
+def train_model(cfg: DictConfig, here: Here) -> Run:
+    """Train, and put the best checkpoint's weights into the model."""
+    torch.manual_seed(cfg.seed)
+    group, device = here.group, here.device
+    data = first_then_all(group, lambda: open_data(cfg, device))
     model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
-    data.print_overview(cfg, device)
     refuse_holes(cfg, model, data)
     try_calibration(cfg, model)
-    folder = claim_folder(cfg)
-    fit_model(model, data.store, data.train_videos)
+    if group.is_first:
+        data.print_overview(cfg, device)
+        claim_folder(cfg)
+    folder = run_folder(cfg)
+    fit_first(model, data, group)
+    loggers = loggers_of(cfg, folder) if group.is_first else []
     if cfg.trainer.max_epochs == 0:
-        return Run(folder, Subject("untrained", model=model.to(device)), data, loggers_of(cfg, folder))
-    best_step, loggers = run_trainer(cfg, folder, model, data, device)
+        return Run(folder, Subject("untrained", model=model.to(device)), data, loggers)
+    best_step = run_trainer(cfg, folder, model, data, here, loggers)
     if best_step == 0:
         log.warning("no evaluation was better than that of step 0: best.ckpt is the untrained model")
     label = "trained" if best_step > 0 else "best.ckpt of step 0, untrained"
     subject = Subject(label, trained=True, model=model.to(device), trained_queries=data.trained_queries)
     return Run(folder, subject, data, loggers)
+
+
+def fit_first(model: Retriever, data: Data, group: Group) -> None:
+    """Fit what the model learns before training in the first process, and give it to the others."""
+    if group.is_first:
+        fit_model(model, data.store, data.train_videos)
+    if group.size > 1:
+        model.load_state_dict(group.broadcast(model.state_dict() if group.is_first else None))
 
 
 def try_settings(cfg: DictConfig) -> None:
@@ -124,19 +140,21 @@ def pick_device(cfg: DictConfig) -> str:
     return device
 
 
-def training_batches(cfg: DictConfig, data: Data) -> Dataset[Batch]:
+def training_batches(cfg: DictConfig, data: Data, group: Group) -> Dataset[Batch]:
     """Build the training batches of the regime that the config asks for."""
     settings, weak = plain(cfg.data.batch), FeatureAugment(**plain(cfg.data.augment))
     if cfg.data.regime == "self_supervised":
         light = FeatureAugment(temporal_crop=weak.temporal_crop, max_frames=weak.max_frames)
         shared = float(cfg.data.get("shared_intros") or 0.0)
-        return SelfSupervisedBatches(data.store, data.train_videos, settings["topics"], light, weak, cfg.seed, shared)
+        return SelfSupervisedBatches(
+            data.store, data.train_videos, settings["topics"], light, weak, cfg.seed, shared, group
+        )
     plan = OneToManyPlan(data.train_part, seed=cfg.seed, **settings)
-    return SupervisedBatches(data.store, plan, weak)
+    return SupervisedBatches(data.store, plan, weak, group)
 
 
-def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, device: str) -> tuple[int, list[Any]]:
-    """Train, put the weights of the best checkpoint into the model, and give its step and the loggers."""
+def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, here: Here, loggers: list[Any]) -> int:
+    """Train, put the weights of the best checkpoint into the model, and give its step."""
     total = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
     module = RetrievalModule(
         model,
@@ -144,24 +162,26 @@ def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, dev
         -(-total // cfg.trainer.accumulate),
         **plain(cfg.optimizer),
         recipe=recipe_of(cfg, data.store.dims, data.store, data.trained_queries),
+        group=here.group,
     )
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise ConfigError("nothing to train: this model and fusion head have no parameters. Use experiment=zero_shot")
-    progress, loggers = Progress(cfg.seed), loggers_of(cfg, folder)
-    checkpoint = find_resume(cfg, folder, loggers[0])
-    evaluation = evaluation_callback(cfg, folder, model, data, device, progress)
-    trainer = make_trainer(cfg, device, loggers, [*callbacks_of(cfg, progress, total), evaluation])
-    loader = make_loader(training_batches(cfg, data), progress, total, cfg.data.workers)
+    progress = Progress(cfg.seed)
+    checkpoint = find_resume(cfg, folder, loggers)
+    evaluation = evaluation_callback(cfg, folder, model, data, here, progress)
+    trainer = make_trainer(cfg, here, loggers, [*callbacks_of(cfg, progress, total, here.group), evaluation])
+    loader = make_loader(training_batches(cfg, data, here.group), progress, total, cfg.data.workers)
     trainer.fit(module, loader, ckpt_path=checkpoint, weights_only=True)
     best = torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)
     module.load_state_dict(best["state_dict"])
-    summary = {"best_step": evaluation.best_step, "monitor": evaluation.monitor, "best": evaluation.best}
-    write_json(folder / "training.json", summary)
-    return evaluation.best_step, loggers
+    if here.group.is_first:
+        summary = {"best_step": evaluation.best_step, "monitor": evaluation.monitor, "best": evaluation.best}
+        write_json(folder / "training.json", summary)
+    return evaluation.best_step
 
 
 def evaluation_callback(
-    cfg: DictConfig, folder: Path, model: Retriever, data: Data, device: str, progress: Progress
+    cfg: DictConfig, folder: Path, model: Retriever, data: Data, here: Here, progress: Progress
 ) -> EvaluateAndSave:
     """Build the callback that evaluates on the validation split with the code of evaluate.py."""
     settings, val, protocol = cfg.trainer, data.part("val"), protocol_of(cfg)
@@ -170,13 +190,14 @@ def evaluation_callback(
     def untrained() -> dict[str, float]:
         values: dict[str, float] = {}
         for name, other in baseline_models(data.store, data.train_videos, list(STEP_0)).items():
-            results = evaluate(other.to(device), data.store, val, data.baseline_protocol(protocol))
+            other.to(here.device)
+            results = evaluate(other, data.store, val, data.baseline_protocol(protocol), here.group)
             values |= results.flat(STEP_0[name])
         return values
 
     return EvaluateAndSave(
         progress=progress,
-        evaluate=lambda: evaluate(model, data.store, val, protocol).flat("val"),
+        evaluate=lambda: evaluate(model, data.store, val, protocol, here.group).flat("val"),
         baselines=untrained,
         folder=folder,
         monitor=settings.monitor or f"val/{val.name}/{mode}/mean/mAP",
@@ -185,28 +206,32 @@ def evaluation_callback(
         total_steps=settings.max_epochs * settings.steps_per_epoch,
         checkpoint_every_n_steps=settings.checkpoint_every_n_steps,
         patience=settings.early_stop_patience,
+        group=here.group,
     )
 
 
-def callbacks_of(cfg: DictConfig, progress: Progress, total: int) -> list[pl.Callback]:
+def callbacks_of(cfg: DictConfig, progress: Progress, total: int, group: Group) -> list[pl.Callback]:
     """Build the progress, the log, the bar, and the user's own callbacks: entries of `callbacks` with a class path."""
     callbacks: list[pl.Callback] = [progress, TrainLog(progress, cfg.callbacks.log_every_n_steps)]
-    if cfg.callbacks.progress_bar:
+    if cfg.callbacks.progress_bar and group.is_first:
         callbacks.append(ProgressBar(progress, total))
     return callbacks + [instantiate(extra) for extra in cfg.callbacks.values() if OmegaConf.is_dict(extra)]
 
 
-def make_trainer(cfg: DictConfig, device: str, loggers: list[Any], callbacks: list[pl.Callback]) -> pl.Trainer:
+def make_trainer(cfg: DictConfig, here: Here, loggers: list[Any], callbacks: list[pl.Callback]) -> pl.Trainer:
     """Build the Lightning trainer: one long epoch (see `training.progress`), our own checkpoints and bar."""
+    settings, several = cfg.trainer, here.group.size > 1
     return pl.Trainer(
-        accelerator="gpu" if device == "cuda" else "cpu",
-        devices=cfg.trainer.devices,
+        accelerator="gpu" if here.device.startswith("cuda") else "cpu",
+        devices=here.group.size // settings.num_nodes,
+        num_nodes=settings.num_nodes,
+        strategy=ddp_strategy(here.device, settings.timeout) if several else "auto",
         precision=cfg.trainer.precision,
         max_epochs=1,
         accumulate_grad_batches=cfg.trainer.accumulate,
         gradient_clip_val=cfg.trainer.gradient_clip,
         callbacks=callbacks,
-        logger=loggers,
+        logger=loggers or False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from muvr_train.errors import ConfigError
+from muvr_train.processes import SINGLE, Group
 
 log = logging.getLogger(__name__)
 LINE_EVERY = 30.0  # seconds between progress lines where there is no terminal
@@ -53,6 +54,7 @@ class EvaluateAndSave(pl.Callback):
         total_steps: batches in the run.
         checkpoint_every_n_steps: batches between `last` checkpoints (rounded up to whole accumulations).
         patience: stop after so many evaluations without a better value; None trains to the end.
+        group: the processes that train together: all evaluate and decide alike, the first one keeps the files.
     """
 
     def __init__(
@@ -67,8 +69,9 @@ class EvaluateAndSave(pl.Callback):
         total_steps: int,
         checkpoint_every_n_steps: int,
         patience: int | None = None,
+        group: Group = SINGLE,
     ) -> None:
-        self.progress = progress
+        self.progress, self.group = progress, group
         self.evaluate, self.baselines = evaluate, baselines
         self.folder, self.monitor, self.patience = folder, monitor, patience
         self.period, self.total_steps = steps_per_epoch * every_n_epochs, total_steps
@@ -96,7 +99,7 @@ class EvaluateAndSave(pl.Callback):
             self._save(trainer, "last.ckpt")
 
     def _evaluate(self, trainer: pl.Trainer) -> None:
-        values, step = self.evaluate(), self.progress.finished
+        values, step = self.group.broadcast(self.evaluate()), self.progress.finished
         if self.monitor not in values:
             names = ", ".join(sorted(values))
             raise ConfigError(f"monitor={self.monitor} is not a metric of this evaluation. There are: {names}")
@@ -116,7 +119,9 @@ class EvaluateAndSave(pl.Callback):
     def _save(self, trainer: pl.Trainer, name: str) -> None:
         temporary = self.folder / f".{name}.tmp"
         trainer.save_checkpoint(temporary)
-        os.replace(temporary, self.folder / name)
+        if self.group.is_first:
+            os.replace(temporary, self.folder / name)
+        self.group.barrier()
 
     def state_dict(self) -> dict[str, Any]:
         """What the best evaluation was."""

@@ -12,9 +12,11 @@ from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 
 from muvr_train.data.batch import Batch
-from muvr_train.errors import DataError, shorten
+from muvr_train.errors import DataError, ProcessError, shorten
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
+from muvr_train.processes import SINGLE, Group
+from muvr_train.training.gather import gather_rows, gather_tokens
 
 
 class RetrievalModule(pl.LightningModule):
@@ -31,6 +33,7 @@ class RetrievalModule(pl.LightningModule):
         min_lr_ratio: where the cosine ends, relative to `lr`.
         lr_ratios: learning rates of some parameters relative to `lr`, by a piece of their name.
         recipe: plain data stored in the checkpoint, from which the model can be built again.
+        group: the processes that share each batch; any number of them gives the same gradient.
     """
 
     def __init__(
@@ -45,9 +48,10 @@ class RetrievalModule(pl.LightningModule):
         min_lr_ratio: float = 0.1,
         lr_ratios: Mapping[str, float] | None = None,
         recipe: dict[str, Any] | None = None,
+        group: Group = SINGLE,
     ) -> None:
         super().__init__()
-        self.retriever, self.loss = retriever, loss
+        self.retriever, self.loss, self.group = retriever, loss, group
         self.total_steps, self.lr, self.weight_decay, self.betas = total_steps, lr, weight_decay, (betas[0], betas[1])
         self.warmup_steps, self.min_lr_ratio = min(warmup_steps, total_steps // 10), min_lr_ratio
         self.lr_ratios = dict(lr_ratios or {})
@@ -62,14 +66,14 @@ class RetrievalModule(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Score all queries against all database videos of the batch and give the loss."""
         del batch_idx
-        queries = self.retriever.encode_query(batch.queries)
-        database = self.retriever.encode_database(batch.database, batch.fine)
-        scores, extras = self.retriever.training_scores(queries, database, self.loss.needs)
+        scores, extras = self.score(batch)
         result = self.loss(scores, batch.relevance, extras)
         if not torch.isfinite(result.total):
+            if not self.group.is_first:
+                raise ProcessError("process 0 says what is wrong with the loss", shown=False)
             raise DataError(
                 f"the loss is {result.total.item()} (parts {self._plain(result.values)}): stopped before the update, "
-                f"the last checkpoint is good. Queries of the batch: {shorten(list(batch.queries.ids))}; database "
+                f"the last checkpoint is good. Queries of the batch: {shorten(list(batch.query_ids))}; database "
                 f"videos: {shorten(list(batch.database_ids))}. Look at their features, or lower optimizer.lr"
             )
         judged = batch.relevance == 0
@@ -81,6 +85,24 @@ class RetrievalModule(pl.LightningModule):
         }
         total: Tensor = result.total
         return total
+
+    def score(self, batch: Batch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Scores and extras of the whole batch, whatever this process's share of it is; see `training_scores`."""
+        database = gather_tokens(batch.database, self.group)
+        fine = None if batch.fine is None else gather_tokens(batch.fine, self.group)
+        rows: dict[str, Tensor] = {}
+        if len(batch.queries):
+            queries = self.retriever.encode_query(batch.queries)
+            encoded = self.retriever.encode_database(database, fine)
+            scores, extras = self.retriever.training_scores(queries, encoded, self.loss.needs)
+            rows = {f"scores.{name}": value for name, value in scores.items()}
+            rows |= {f"extras.{name}": value for name, value in extras.items()}
+        every = gather_rows(rows, len(batch.query_ids), self.group, self.device)
+        kinds: dict[str, dict[str, Tensor]] = {"scores": {}, "extras": {}}
+        for key, value in every.items():
+            kind, _, name = key.partition(".")
+            kinds[kind][name] = value
+        return kinds["scores"], kinds["extras"]
 
     @staticmethod
     def _plain(parts: dict[str, Tensor]) -> dict[str, float]:

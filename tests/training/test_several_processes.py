@@ -1,0 +1,61 @@
+"""One, two and three processes: the same loss, the same gradients. Real processes (gloo)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+
+from muvr_train.processes import SINGLE
+from tests.training import processes_worker as worker
+
+
+def run_processes(folder: Path, size: int, batches: list[Any], network: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    mp.spawn(worker.run, (size, str(folder), batches, network), nprocs=size)
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(size)]
+
+
+def assert_same_step(one: dict[str, Any], several: list[dict[str, Any]]) -> None:
+    scale = max(float(g.abs().max()) for g in one["gradients"].values() if g is not None)
+    for result in several:
+        torch.testing.assert_close(result["loss"], one["loss"], rtol=1e-6, atol=0)
+        for name, gradient in one["gradients"].items():
+            found = result["gradients"][name]
+            assert (found is None) == (gradient is None), name
+            if gradient is not None:
+                torch.testing.assert_close(
+                    found, gradient, rtol=1e-5, atol=1e-6 * scale, msg=lambda m, n=name: f"{n}: {m}"
+                )
+        assert {k: v for k, v in result["logged"].items() if "skipped" in k} == {
+            k: v for k, v in one["logged"].items() if "skipped" in k
+        }
+
+
+BATCHES = {
+    "even": worker.make_batch(6, 12, 0),
+    "uneven": worker.make_batch(5, 7, 1),
+    "fewer queries than processes": worker.make_batch(2, 5, 2),
+    "one query, one video": worker.make_batch(1, 1, 3),
+    "texts in one process only": worker.make_batch(4, 6, 4, with_text=(3,)),
+    "no texts at all": worker.make_batch(4, 6, 5, with_text=()),
+}
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("network", [{}, {"base_weights": True, "pair_chunk": 3}], ids=["plain", "chunks"])
+def test_any_number_of_processes_gives_the_gradient_of_one(tmp_path: Path, size: int, network: dict[str, Any]) -> None:
+    several = run_processes(tmp_path, size, list(BATCHES.values()), network)
+    for place, (name, batch) in enumerate(BATCHES.items()):
+        one = worker.step(SINGLE, batch, network)
+        assert any(g is not None and float(g.abs().max()) > 0 for g in one["gradients"].values()) or "one" in name
+        assert_same_step(one, [results[place] for results in several])
+
+
+def test_a_loss_of_nan_is_reported_by_the_first_process(tmp_path: Path) -> None:
+    batch = worker.make_batch(4, 6, 0)
+    batch.database.x[0, 0] = float("nan")
+    with pytest.raises(mp.ProcessRaisedException, match=r"DataError: the loss is nan|process 0 says what"):
+        run_processes(tmp_path, 2, [batch], {})
