@@ -25,6 +25,7 @@ from muvr_train.models.s2vs_head import CHANNELS
 
 T = TypeVar("T")
 MACHINE = Path("/proc/cpuinfo")
+PRELOADED = ("muvr_train.training.module", "muvr_train.search.sources")
 GEMM_SIZE = {"cpu": 2048, "cuda": 8192}
 
 
@@ -119,7 +120,9 @@ def run_fresh(prepare: Callable[..., Callable[[], T]], *args: object, threads: i
     Raises:
         Whatever the work raises; BrokenProcessPool where the process was killed, for instance for its memory.
     """
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("forkserver")  # its server imports what takes long once, and nothing else
+    context.set_forkserver_preload(list(PRELOADED))
+    with ProcessPoolExecutor(1, context) as pool:
         return pool.submit(_watched, prepare, args, threads).result()
 
 
