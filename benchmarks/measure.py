@@ -129,12 +129,29 @@ def run_fresh(prepare: Callable[..., Callable[[], T]], *args: object, threads: i
 def _watched(prepare: Callable[..., Callable[[], T]], args: tuple[object, ...], threads: int) -> Fresh[T]:
     torch.set_num_threads(threads)
     work = prepare(*args)
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
-    held, begin, used = kilobytes(os.getpid(), "status", "VmRSS"), time.perf_counter(), time.process_time()
-    result = work()
-    used, seconds = time.process_time() - used, time.perf_counter() - begin
-    peak = kilobytes(os.getpid(), "status", "VmHWM")
-    return Fresh(result, seconds, used, peak - held, peak)
+    begin, used = time.perf_counter(), time.process_time()
+    result, peak, total = watch_peak(work)
+    return Fresh(result, time.perf_counter() - begin, time.process_time() - used, peak, total)
+
+
+def watch_peak(work: Callable[[], T], device: torch.device | str = "cpu") -> tuple[T, int, int]:
+    """Do some work; gives its result, the most memory it took beyond what was held before, and the most altogether.
+
+    On the CPU that is this process's resident memory, on a GPU what torch's allocator gave out.
+    """
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        held = torch.cuda.memory_allocated(device)
+        result = work()
+        torch.cuda.synchronize(device)
+        peak = torch.cuda.max_memory_allocated(device)
+    else:
+        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+        held = kilobytes(os.getpid(), "status", "VmRSS")
+        result = work()
+        peak = kilobytes(os.getpid(), "status", "VmHWM")
+    return result, peak - held, peak
 
 
 def gemm(
