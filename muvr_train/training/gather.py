@@ -24,9 +24,7 @@ def gather_tokens(tokens: Tokens, group: Group) -> Tokens:
     return Tokens.cat([Tokens(x, mask) for x, mask in parts])
 
 
-def gather_rows(
-    rows: Mapping[str, Tensor], count: int, group: Group, device: torch.device | None = None
-) -> dict[str, Tensor]:
+def gather_rows(rows: Mapping[str, Tensor], count: int, group: Group, anchor: Tensor) -> dict[str, Tensor]:
     """Put the rows of all processes under each other, in the order of their ranks.
 
     Args:
@@ -34,7 +32,8 @@ def gather_rows(
             name that only some processes have is filled with 0 (False) in the others.
         count: rows of all processes together.
         group: of the processes.
-        device: where the rows are; needed by a process that has none.
+        anchor: a trained parameter, which gets a gradient of 0 from here: DDP waits for ever for a process whose loss
+            depends on no parameter, as where it has no row.
 
     Returns:
         [count] or [count, W] by name, in every process. The gradient of this process's own rows comes out times the
@@ -48,29 +47,35 @@ def gather_rows(
         known.update(told)
     own = group.share(count)
     filled = {
-        name: rows[name].float() if name in rows else torch.zeros((own.stop - own.start, *shape), device=device)
+        name: rows[name].float()
+        if name in rows
+        else anchor.new_zeros((own.stop - own.start, *shape), dtype=torch.float32)
         for name, (_, shape) in sorted(known.items())
     }
-    flat = torch.cat([value.flatten(1) if value.ndim > 1 else value[:, None] for value in filled.values()], dim=1)
-    whole = _GatherRows.apply(flat, flat.new_zeros((), requires_grad=True), own, group)
+    flat = torch.cat(
+        [value.detach().flatten(1) if value.ndim > 1 else value.detach()[:, None] for value in filled.values()], dim=1
+    )
     widths = [shape[0] if shape else 1 for _, shape in (known[name] for name in filled)]
     result = {}
-    for name, value in zip(filled, whole.split(widths, dim=1), strict=True):
+    for name, value in zip(filled, torch.cat(group.gather(flat)).split(widths, dim=1), strict=True):
         dtype, shape = known[name]
-        value = value.view(count, *shape)
-        result[name] = value > 0 if dtype == torch.bool else value
+        whole = value.reshape(count, *shape)
+        if dtype == torch.bool:
+            result[name] = whole > 0
+        else:
+            result[name] = _OwnRows.apply(whole, filled[name], anchor, own, group.size)
     return result
 
 
-class _GatherRows(torch.autograd.Function):
-    """All rows [count, W] from own rows [q, W]; `anchor` gives a process without a row a backward pass too."""
+class _OwnRows(torch.autograd.Function):
+    """Gathered rows [count, ...] whose gradient goes to this process's own."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, anchor: Tensor, rows: slice, group: Group) -> Tensor:  # noqa: ARG004
-        ctx.rows, ctx.size = rows, group.size
-        return torch.cat(group.gather(own))
+    def forward(ctx: Any, whole: Tensor, own: Tensor, anchor: Tensor, rows: slice, size: int) -> Tensor:  # noqa: ARG004
+        ctx.rows, ctx.size, ctx.empty = rows, size, torch.zeros_like(anchor)
+        return whole
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, Tensor, None, None]:
         (grad,) = grads
-        return grad[ctx.rows] * ctx.size, grad.new_zeros(()), None, None
+        return None, grad[ctx.rows] * ctx.size, ctx.empty, None, None

@@ -97,7 +97,8 @@ class RetrievalModule(pl.LightningModule):
             scores, extras = self.retriever.training_scores(queries, encoded, self.loss.needs)
             rows = {f"scores.{name}": value for name, value in scores.items()}
             rows |= {f"extras.{name}": value for name, value in extras.items()}
-        every = gather_rows(rows, len(batch.query_ids), self.group, self.device)
+        anchor = next(parameter for parameter in self.parameters() if parameter.requires_grad)
+        every = gather_rows(rows, len(batch.query_ids), self.group, anchor)
         kinds: dict[str, dict[str, Tensor]] = {"scores": {}, "extras": {}}
         for key, value in every.items():
             kind, _, name = key.partition(".")

@@ -40,7 +40,7 @@ class LearnedTemperature(Loss):
         return InfoNCELoss("fused", 1.0).compute(scores * self.log_scale.exp(), relevance, extras)
 
 
-def make_module(group: Group, **network: Any) -> RetrievalModule:
+def make_module(group: Group, learned: bool = True, **network: Any) -> RetrievalModule:
     torch.manual_seed(0)
     losses = {
         "infonce": InfoNCELoss("video", 0.1, unit_range=True),
@@ -48,7 +48,7 @@ def make_module(group: Group, **network: Any) -> RetrievalModule:
         "self": SelfSimilarityLoss("video"),
         "range": RangeRegularizationLoss("video"),
         "text": InfoNCELoss("text", 0.1),
-        "learned": LearnedTemperature(),
+        "learned": LearnedTemperature() if learned else None,
     }
     settings: dict[str, Any] = {"residual": True, "base": "chamfer", **network}
     retriever = Retriever(S2VS(8, 2, **settings), WeightedFusion(DIMS), DIMS)

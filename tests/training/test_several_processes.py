@@ -45,7 +45,7 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("network", [{}, {"base_weights": True, "pair_chunk": 3}], ids=["plain", "chunks"])
+@pytest.mark.parametrize("network", [{}, {"base_weights": True, "pair_chunk": 3, "learned": False}])
 def test_any_number_of_processes_gives_the_gradient_of_one(tmp_path: Path, size: int, network: dict[str, Any]) -> None:
     several = run_processes(tmp_path, size, list(BATCHES.values()), network)
     for place, (name, batch) in enumerate(BATCHES.items()):
