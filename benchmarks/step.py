@@ -44,7 +44,12 @@ class Sizes:
     dim: int = 512
 
     def __str__(self) -> str:
-        return f"{self.videos} videos x {self.frames} frames x {self.regions} regions x {self.dim}"
+        return f"{self.videos} videos x {self.of_a_video}"
+
+    @property
+    def of_a_video(self) -> str:
+        """Frames, regions and feature size."""
+        return f"{self.frames} frames x {self.regions} regions x {self.dim}"
 
     @property
     def work(self) -> S2VSWork:
@@ -140,16 +145,16 @@ def make_module(sizes: Sizes, budget: int | None = None) -> RetrievalModule:
     return RetrievalModule(Retriever(network, MeanFusion(dims), dims), loss, total_steps=1)
 
 
-def make_batch(sizes: Sizes) -> Batch:
+def make_batch(sizes: Sizes, device: torch.device | str = "cpu") -> Batch:
     """Videos of shots of four frames; 0 and 1, 2 and 3 ... show the same shots, with other noise, and match."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator(device).manual_seed(0)
     pairs, shots = sizes.videos // 2, -(-sizes.frames // 4)
-    shown = torch.randn(pairs, shots, sizes.regions, sizes.dim, generator=generator)
+    shown = torch.randn(pairs, shots, sizes.regions, sizes.dim, generator=generator, device=device)
     shown = shown.repeat_interleave(4, dim=1)[:, : sizes.frames].repeat_interleave(2, dim=0)
-    x = shown + torch.randn(shown.shape, generator=generator)
-    tokens = Tokens(x, torch.ones(x.shape[:2], dtype=torch.bool))
-    ids, present = tuple(map(str, range(len(x)))), torch.ones(len(x), dtype=torch.bool)
-    topics = torch.arange(len(x)) // 2
+    x = shown + torch.randn(shown.shape, generator=generator, device=device)
+    tokens = Tokens(x, torch.ones(x.shape[:2], dtype=torch.bool, device=device))
+    ids, present = tuple(map(str, range(len(x)))), torch.ones(len(x), dtype=torch.bool, device=device)
+    topics = torch.arange(len(x), device=device) // 2
     relevance = (topics[:, None] == topics).float().fill_diagonal_(-1.0)
     queries = QueryBatch(ids, tokens, None, {"video": present, "text": ~present})
     return Batch(queries, tokens, None, ids, relevance)
