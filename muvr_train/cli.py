@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.config_checks import check_paths, check_sources, check_values
 from muvr_train.errors import ConfigError, MuvrTrainError, ProcessError
-from muvr_train.launched import PREPARED, rank
+from muvr_train.launched import PREPARED, rank, silence_torch, world_size
 from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.complete import complete_out, complete_run
@@ -131,6 +131,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
         typed = _inherit(composer, typed)
     multirun = args.multirun or "hydra.mode=MULTIRUN" in typed
     configs = check(composer, typed, multirun)
+    _check_processes(configs, multirun)
     if args.config_path is None:
         complete = complete_run if config_name == "train" else complete_out
         typed = complete(typed, configs, multirun, resumed is not None, args.cfg is not None)
@@ -148,6 +149,20 @@ def add_import_paths(extra: Path | None) -> None:
 
 def _config_path(args: argparse.Namespace) -> Path:
     return config_dir().parent / args.config_path if args.config_path else config_dir()
+
+
+def _check_processes(configs: list[DictConfig], multirun: bool) -> None:
+    """Refuse to start processes from one run after another: each would start the whole sweep again."""
+    several = (cfg for cfg in configs if "trainer" in cfg and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1))
+    cfg = next(several, None)
+    if cfg is None:
+        return
+    silence_torch()
+    if multirun and cfg.hydra.runtime.choices.get("hydra/launcher") == "basic" and world_size() == 1:
+        raise ConfigError(
+            f"-m with trainer.devices={cfg.trainer.devices}: runs with several processes are started one by one, or "
+            "as jobs of SLURM with hydra/launcher=submitit_slurm (docs/processes.md)"
+        )
 
 
 def _typed_value(typed: list[str], key: str, composer: Composer) -> str | None:

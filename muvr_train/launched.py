@@ -8,6 +8,11 @@ PREPARED = "MUVR_TRAIN_PREPARED"
 """Set for the processes that a run starts itself: their arguments are checked and complete."""
 
 
+def silence_torch() -> None:
+    """Keep torch's C++ notices about unused parameters off the console, here and in the processes that are started."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
 def rank() -> int:
     """This process's rank among those started together (0 without a launcher)."""
     return next((int(os.environ[name]) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK") if name in os.environ), 0)

@@ -17,9 +17,8 @@ from muvr_train.runner.data import Data, open_data, query_names
 from muvr_train.runner.finish import Subject, finish, split_of
 from muvr_train.runner.models import build_retriever, fit_model, load_checkpoint, plain
 from muvr_train.runner.overview import encoder_name
-from muvr_train.runner.processes import Here, started
+from muvr_train.runner.processes import Here, pick_device, started
 from muvr_train.runner.score_run import evaluate_files
-from muvr_train.runner.train_run import pick_device
 from muvr_train.training.launch import first_then_all
 from muvr_train.types import StoreDims
 
@@ -48,9 +47,20 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
 
 def evaluate_model(cfg: DictConfig, here: Here) -> dict[str, float]:
     """Evaluate `ckpt_path` or the untrained `model`; see `evaluate`."""
-    trained, group = cfg.ckpt_path is not None, here.group
+    subject, data = first_then_all(here.group, lambda: open_subject(cfg, here))
+    return finish(cfg, Path(cfg.out), subject, data, [], here.group)
+
+
+def open_subject(cfg: DictConfig, here: Here) -> tuple[Subject, Data]:
+    """Open the data, and the checkpoint or the untrained model on this process's device.
+
+    Raises:
+        ConfigError: the checkpoint was trained on what it would be scored on.
+        DataError: missing or broken data, or a checkpoint that does not fit them.
+    """
+    trained = cfg.ckpt_path is not None
     training = trained or bool(cfg.model.get("whiten")) or bool(cfg.get("calibration"))
-    data = first_then_all(group, lambda: open_data(cfg, here.device, training=training))
+    data = open_data(cfg, here.device, training=training)
     facts: dict[str, Any] = {}
     known: frozenset[str] = frozenset()
     if trained:
@@ -65,11 +75,10 @@ def evaluate_model(cfg: DictConfig, here: Here) -> dict[str, float]:
         model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
         fit_model(model, data.store, data.train_videos if model.needs_fit else ())
         label = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model.network).__name__).lower()
-    if group.is_first:
+    if here.group.is_first:
         data.print_overview(cfg, here.device)
     try_calibration(cfg, model)
-    subject = Subject(label, trained, model.to(here.device), baselines=trained, facts=facts, trained_queries=known)
-    return finish(cfg, Path(cfg.out), subject, data, [], group)
+    return Subject(label, trained, model.to(here.device), baselines=trained, facts=facts, trained_queries=known), data
 
 
 def check_origin(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish
 from muvr_train.runner.folder import claim_folder, find_resume, loggers_of, run_folder
 from muvr_train.runner.models import baseline_models, build, build_retriever, fit_model, plain, recipe_of
-from muvr_train.runner.processes import Here, started
+from muvr_train.runner.processes import Here, pick_device, started
 from muvr_train.search.sources import ModelScores, refuse_missing, supported_modes
 from muvr_train.search.texts import served_modes
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
@@ -49,7 +48,6 @@ def train(cfg: DictConfig) -> dict[str, float]:
     Returns:
         The final metrics, `test/<benchmark>/<mode>/<partition>/<metric>`.
     """
-    quiet_lightning()
     device = pick_device(cfg)
     try_settings(cfg)
     with started(cfg, device) as here:
@@ -63,13 +61,18 @@ def train_model(cfg: DictConfig, here: Here) -> Run:
     """Train, and put the best checkpoint's weights into the model."""
     torch.manual_seed(cfg.seed)
     group, device = here.group, here.device
-    data = first_then_all(group, lambda: open_data(cfg, device))
-    model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
-    refuse_holes(cfg, model, data)
-    try_calibration(cfg, model)
-    if group.is_first:
-        data.print_overview(cfg, device)
-        claim_folder(cfg)
+
+    def prepare() -> tuple[Data, Retriever]:
+        data = open_data(cfg, device)
+        model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
+        if group.is_first:
+            data.print_overview(cfg, device)
+            refuse_holes(cfg, model, data)
+            try_calibration(cfg, model)
+            claim_folder(cfg)
+        return data, model
+
+    data, model = first_then_all(group, prepare)
     folder = run_folder(cfg)
     fit_first(model, data, group)
     loggers = loggers_of(cfg, folder) if group.is_first else []
@@ -116,28 +119,6 @@ def refuse_holes(cfg: DictConfig, model: Retriever, data: Data) -> None:
         trained = cfg.trainer.max_epochs > 0
         for part in [data.part(name) for name in (("train", "val", "test") if trained else ("all",))]:
             refuse_missing(data.store, part, modes)
-
-
-def quiet_lightning() -> None:
-    """Keep Lightning's notices about hardware and its own products out of the log; warnings stay."""
-    for name in ("pytorch_lightning", "lightning.pytorch", "lightning.fabric"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
-    warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=DeprecationWarning)
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    warnings.filterwarnings("ignore", message=".*not resumable.*")
-
-
-def pick_device(cfg: DictConfig) -> str:
-    """Give "cuda" or "cpu", and refuse what the machine cannot do."""
-    wanted = cfg.trainer.accelerator
-    if wanted == "gpu" and not torch.cuda.is_available():
-        raise ConfigError("trainer.accelerator=gpu, but torch finds no CUDA device; use trainer=cpu")
-    device = "cuda" if wanted in ("gpu", "auto") and torch.cuda.is_available() else "cpu"
-    if str(cfg.trainer.get("precision", 32)) == "16-mixed" and device == "cpu":
-        raise ConfigError("trainer.precision=16-mixed needs a GPU; on a CPU use 32 or bf16-mixed")
-    torch.backends.cudnn.allow_tf32 = False  # float32 means float32: scores must not depend on blocks
-    return device
 
 
 def training_batches(cfg: DictConfig, data: Data, group: Group) -> Dataset[Batch]:
