@@ -27,8 +27,9 @@ from process_watch import ProcessWatch
 from synthetic_videos import repeat_video, write_video
 
 from muvr_train.features.decode import BACKENDS, stream_frames
+from muvr_train.features.events import Done
 from muvr_train.features.jobs import PlainJob
-from muvr_train.features.pool import DecodePool, Done
+from muvr_train.features.pool import DecodePool
 from muvr_train.features.probe import probe_video
 from muvr_train.features.read_decord import watch_errors
 from muvr_train.features.read_groups import needed_packets

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from muvr_train.features.pool import Done, Event, FrameChunk, Void
+from muvr_train.features.events import Done, Event, FrameChunk, Void
 from muvr_train.features.status import UNDECODABLE, VideoStatus
 
 

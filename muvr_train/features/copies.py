@@ -16,9 +16,10 @@ from muvr_train.errors import DataError
 from muvr_train.features.compose import SourceFrames, compose
 from muvr_train.features.decode import BACKENDS
 from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.events import Done
 from muvr_train.features.jobs import Sink
 from muvr_train.features.manifest import make_manifest
-from muvr_train.features.pool import TIMEOUT_SECONDS, DecodePool, Done
+from muvr_train.features.pool import TIMEOUT_SECONDS, DecodePool
 from muvr_train.features.progress import track
 from muvr_train.features.status import OK, TRUNCATED, VideoStatus
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.events import decoded
 from muvr_train.features.extract import ExtractSettings
 from muvr_train.features.jobs import Job
-from muvr_train.features.pool import DecodePool, decoded
+from muvr_train.features.pool import DecodePool
 
 LEARNED = "whitening_hash"
 log = logging.getLogger(__name__)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.events import decoded
 from muvr_train.features.extract import ExtractSettings
-from muvr_train.features.pool import DecodePool, decoded
+from muvr_train.features.pool import DecodePool
 from muvr_train.features.progress import track
 from muvr_train.features.regions import STREAM, MaskJob, pool_inside, shares_inside
 from muvr_train.features.rows import read_rows, write_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import threading
 import time
@@ -10,48 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from muvr_train.features.decode import BACKENDS
+from muvr_train.features.events import Done, Event, FrameChunk, Void
 from muvr_train.features.jobs import Job
 from muvr_train.features.status import TIMEOUT, UNDECODABLE, VideoStatus
 from muvr_train.features.worker import Preprocess, serve
 
 TIMEOUT_SECONDS = 120.0
 START_SECONDS = 120.0  # within which a decoder process must have started
+END_SECONDS = 10.0  # that a killed process gets to be gone; one in a broken driver or file system may never be
 BUFFER = 256 * 2**20  # bytes of frames that may wait for the encoder
 AHEAD = 8  # jobs per worker that may be decoded before their turn
 MEMORY = 4 * 2**30  # bytes that one decoder may allocate
-
-
-@dataclass(frozen=True)
-class FrameChunk:
-    """The next frames of job number `job`: uint8 [t, h, w, 3], preprocessed."""
-
-    job: int
-    stream: str
-    frames: NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class Void:
-    """All chunks of this job so far count for nothing; it starts again."""
-
-    job: int
-
-
-@dataclass(frozen=True)
-class Done:
-    """The job has ended; no more chunks of it come."""
-
-    job: int
-    status: VideoStatus
-
-
-Event = FrameChunk | Void | Done
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -121,7 +94,7 @@ class DecodePool:
         finally:
             self._stop = True
             self._ring()
-            thread.join()
+            thread.join(END_SECONDS * (len(self._workers) + 1))
 
     def _take(self) -> Event:
         """The next event of the job whose turn it is."""
@@ -164,7 +137,7 @@ class DecodePool:
     def _end(self, worker: _Worker) -> None:
         worker.pipe.close()
         worker.process.kill()
-        worker.process.join()
+        _wait_for(worker.process)
 
     def _assign(self) -> None:
         """Give idle workers the next jobs, as far ahead of the turn as is allowed."""
@@ -215,7 +188,7 @@ class DecodePool:
         try:
             kind, content = worker.pipe.recv()
         except (EOFError, OSError):
-            worker.process.join()
+            _wait_for(worker.process)
             code = worker.process.exitcode
             how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
             self._lose(worker, UNDECODABLE, how)
@@ -231,7 +204,7 @@ class DecodePool:
         elif kind == "done":
             self._finish(worker, job, content)
         else:
-            self._finish(worker, job, self._failed(job, UNDECODABLE, content))
+            self._finish(worker, job, _failed(self.jobs[job], UNDECODABLE, content))
 
     def _lose(self, worker: _Worker, status: str, how: str) -> None:
         """Replace a worker that hangs or is gone, and try its job without decord, or give the job up."""
@@ -252,10 +225,7 @@ class DecodePool:
         if backends != BACKENDS[1:]:
             self._give(fresh, job, BACKENDS[1:])
         else:
-            self._finish(fresh, job, self._failed(job, status, ""))
-
-    def _failed(self, job: int, status: str, reason: str) -> VideoStatus:
-        return VideoStatus(self.jobs[job].id, str(self.jobs[job].path), status, reason)
+            self._finish(fresh, job, _failed(self.jobs[job], status, ""))
 
     def _finish(self, worker: _Worker, job: int, status: VideoStatus) -> None:
         reason = "; ".join([*worker.lost, *([status.reason] if status.reason else [])])
@@ -277,14 +247,11 @@ class DecodePool:
         self._waiting[job] = deque(event for event in self._waiting[job] if not isinstance(event, FrameChunk))
 
 
-def decoded(pool: DecodePool) -> Iterator[tuple[Job, dict[str, NDArray[np.uint8]], VideoStatus]]:
-    """Whole videos: each job with the frames of its streams uint8 [T, h, w, 3] and what became of it."""
-    chunks: dict[str, list[Any]] = {}
-    for event in pool:
-        if isinstance(event, FrameChunk):
-            chunks.setdefault(event.stream, []).append(event.frames)
-            continue
-        if isinstance(event, Done):
-            frames = {} if event.status.failed else {name: np.concatenate(parts) for name, parts in chunks.items()}
-            yield pool.jobs[event.job], frames, event.status
-        chunks = {}
+def _wait_for(process: BaseProcess) -> None:
+    process.join(END_SECONDS)
+    if process.is_alive():
+        log.warning("decoder process %d has not ended %g seconds after it was killed", process.pid, END_SECONDS)
+
+
+def _failed(job: Job, status: str, reason: str) -> VideoStatus:
+    return VideoStatus(job.id, str(job.path), status, reason)

@@ -77,11 +77,6 @@ class MaskSampler(FrameSampler):
     masks: tuple[Mask, ...] = ()
     at: dict[int, Mask] = field(default_factory=dict)
 
-    @property
-    def needs_times(self) -> bool:
-        """Whether `select` looks at time stamps."""
-        return self.base.needs_times or any(mask.seconds is not None for mask in self.masks)
-
     def select(self, times: Sequence[float] | NDArray[np.floating]) -> list[int]:
         """Choose among the frames shown at `times` that have masks.
 

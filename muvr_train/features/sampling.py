@@ -130,11 +130,6 @@ class FrameSampler:
         if self.fps is not None and not 0 < self.fps < float("inf"):
             raise ConfigError(f"fps must be a positive number, got {self.fps}")
 
-    @property
-    def needs_times(self) -> bool:
-        """Whether `select` looks at time stamps, not only at their number."""
-        return self.fps is not None
-
     def select(self, times: Sequence[float] | NDArray[np.floating]) -> list[int]:
         """Indices to keep out of frames shown at `times` (seconds, display order)."""
         if self.fps is not None:

@@ -11,7 +11,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from muvr_train.features.compose import shrink
 from muvr_train.features.decode import Frames
-from muvr_train.features.pool import TIMEOUT_SECONDS, DecodePool, Done, FrameChunk, Void
+from muvr_train.features.events import Done, FrameChunk, Void
+from muvr_train.features.pool import TIMEOUT_SECONDS, DecodePool
 from muvr_train.features.sampling import uniform
 from muvr_train.features.views import ViewsJob
 

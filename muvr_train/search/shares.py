@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from muvr_train.errors import DataError, MuvrTrainError
+from muvr_train.agreement import agreed
+from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import Group
@@ -26,8 +27,6 @@ from muvr_train.search.exhaustive import (
     video_bytes,
 )
 
-Kept = TypeVar("Kept")
-Told = TypeVar("Told")
 GATHERED = 2**24
 """Scores that all processes send at a time: 64 MiB."""
 
@@ -151,39 +150,6 @@ def share_blocks(blocks: Sequence[Places], sizes: NDArray[np.int64], count: int)
     return [[blocks[number] for number in sorted(own)] for own in chosen]
 
 
-def agreed(group: Group, work: Callable[[], tuple[Kept, Told]]) -> tuple[Kept, list[Told]]:
-    """Do something in every process; if it fails in one, all raise.
-
-    Args:
-        group: the processes.
-        work: gives what this process keeps, and what it tells the others (small, picklable).
-
-    Returns:
-        What this process keeps, and what each process has told.
-
-    Raises:
-        MuvrTrainError: this process's own, or the first one of the others (of the same class, with the number of the
-            process before its message).
-        Exception: any other of this process's own; a `DataError` in the others.
-    """
-    if group.size == 1:
-        kept, told = work()
-        return kept, [told]
-    error: Exception | None = None
-    try:
-        kept, told = work()
-    except Exception as caught:  # noqa: BLE001 (raised again below, after the others know)
-        error = caught
-    found = group.gather_objects((None, _description(error)) if error else (told, None))
-    if error:
-        raise error
-    for rank, (_, description) in enumerate(found):
-        if description is not None:
-            kind, message = description
-            raise kind(f"process {rank}: {message}")
-    return kept, [told for told, _ in found]
-
-
 def exchange_columns(scores: NDArray[np.float32], columns: Sequence[Places], group: Group) -> None:
     """Fill the columns that other processes have scored, in place.
 
@@ -200,9 +166,3 @@ def exchange_columns(scores: NDArray[np.float32], columns: Sequence[Places], gro
         own = torch.from_numpy(block[:, columns[group.rank]])
         for places, part in zip(columns, group.gather(own), strict=True):
             block[:, places] = part.numpy()
-
-
-def _description(error: Exception) -> tuple[type[MuvrTrainError], str]:
-    if isinstance(error, MuvrTrainError):
-        return type(error), str(error)
-    return DataError, f"{type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from muvr_train.agreement import agreed
 from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark, Partition, Query
 from muvr_train.data.batch import load_queries
@@ -20,7 +21,7 @@ from muvr_train.processes import SINGLE, Group
 from muvr_train.search.exhaustive import query_bytes, query_scorer
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.shares import Rows, Work, agreed, score_work
+from muvr_train.search.shares import Rows, Work, score_work
 from muvr_train.types import QueryBatch, TextTokens
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from muvr_train.features.batches import FeatureCollector, Finished, FrameBatch, batch_frames
-from muvr_train.features.pool import Done, Event, FrameChunk, Void
+from muvr_train.features.events import Done, Event, FrameChunk, Void
 from muvr_train.features.status import VideoStatus
 
 

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from muvr_train.features.decode import Frames
-from muvr_train.features.pool import DecodePool, decoded
+from muvr_train.features.events import decoded
+from muvr_train.features.pool import DecodePool
 from muvr_train.features.sampling import FrameSampler
 from tests.features.damage import CheckedJob, damage, intact, unreported_times, wrong_times
 

@@ -15,8 +15,9 @@ import pytest
 
 from muvr_train.features import pool as pools
 from muvr_train.features.decode import BACKENDS, DecodeError, Frames
+from muvr_train.features.events import Done, FrameChunk, Void, decoded
 from muvr_train.features.jobs import Sink
-from muvr_train.features.pool import DecodePool, Done, FrameChunk, Void, decoded
+from muvr_train.features.pool import DecodePool
 from muvr_train.features.status import VideoStatus
 
 

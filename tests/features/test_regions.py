@@ -133,7 +133,6 @@ def test_the_sampler_chooses_among_masked_frames(
 ) -> None:
     masked = MaskSampler(base=sampler, masks=masks_of(*places))
     assert masked.select(np.arange(10) / 10) == expected
-    assert masked.needs_times == (sampler.fps is not None or any(isinstance(place, float) for place in places))
     assert set(expected) <= masked.at.keys()
 
 
