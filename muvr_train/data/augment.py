@@ -1,80 +1,79 @@
 """Edits of videos in feature space, for views that differ as copies on the web do (S2VS, arXiv 2304.03378).
 
-Every edit maps features [T, R, D] to features [T', R, D] with T' >= 1 and draws from the generator it is given, so that
-a view is a pure function of (features, seed). Labels never change: an edited video stays the same video.
+Temporal edits act on frame numbers, int [T] to int [T'] with T' >= 1, so that a whole batch of views is read at once;
+edits of values act on the features [T, R, D] that were read. Every edit draws from the generator it is given, so that a
+view is a pure function of (features, seed). Labels never change: an edited video stays the same video.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from muvr_train.errors import ConfigError
 
-Donor = Callable[[np.random.Generator], Tensor]
+Frames = npt.NDArray[np.int64]
+Clip = tuple[str, str]
+"""Stream and id of what a store holds."""
+Donor = Callable[[np.random.Generator], tuple[Clip, int]]
+"""Draws another video, and gives its number of frames."""
 
 
-def temporal_crop(x: Tensor, rng: np.random.Generator) -> Tensor:
+def temporal_crop(frames: Frames, rng: np.random.Generator) -> Frames:
     """Keep a random run of at least half of the frames."""
-    keep = int(rng.integers((len(x) + 1) // 2, len(x) + 1))
-    start = int(rng.integers(0, len(x) - keep + 1))
-    return x[start : start + keep]
+    keep = int(rng.integers((len(frames) + 1) // 2, len(frames) + 1))
+    start = int(rng.integers(0, len(frames) - keep + 1))
+    return frames[start : start + keep]
 
 
-def shuffle_dropout(x: Tensor, rng: np.random.Generator) -> Tensor:
+def shuffle_dropout(frames: Frames, rng: np.random.Generator) -> Frames:
     """Cut into four pieces, drop each with probability 0.25 (never all), and shuffle the rest."""
-    pieces = [piece for piece in torch.tensor_split(x, 4) if len(piece)]
+    pieces = [piece for piece in np.array_split(frames, 4) if len(piece)]
     kept = [piece for piece in pieces if rng.random() >= 0.25] or [pieces[int(rng.integers(len(pieces)))]]
-    return torch.cat([kept[i] for i in rng.permutation(len(kept))])
+    return np.concatenate([kept[i] for i in rng.permutation(len(kept))])
 
 
-def fast_forward(x: Tensor, rng: np.random.Generator) -> Tensor:
+def fast_forward(frames: Frames, rng: np.random.Generator) -> Frames:
     """Keep every second frame."""
-    return x[int(rng.integers(0, min(2, len(x)))) :: 2]
+    return frames[int(rng.integers(0, min(2, len(frames)))) :: 2]
 
 
-def slow_motion(x: Tensor, rng: np.random.Generator) -> Tensor:
+def slow_motion(frames: Frames, rng: np.random.Generator) -> Frames:
     """Show each frame of a random half twice; the length stays."""
-    keep = (len(x) + 1) // 2
-    start = int(rng.integers(0, len(x) - keep + 1))
-    return x[start : start + keep].repeat_interleave(2, dim=0)[: len(x)]
+    keep = (len(frames) + 1) // 2
+    start = int(rng.integers(0, len(frames) - keep + 1))
+    return frames[start : start + keep].repeat(2)[: len(frames)]
 
 
-def reverse(x: Tensor, rng: np.random.Generator) -> Tensor:  # noqa: ARG001 (all edits have one signature)
+def reverse(frames: Frames, rng: np.random.Generator) -> Frames:  # noqa: ARG001 (all edits have one signature)
     """Play backwards."""
-    return x.flip(0)
+    return frames[::-1]
 
 
-def pause(x: Tensor, rng: np.random.Generator) -> Tensor:
+def pause(frames: Frames, rng: np.random.Generator) -> Frames:
     """Hold one random frame for up to four more frames; the length stays."""
-    at = int(rng.integers(len(x)))
-    held: Tensor = x[at : at + 1].expand(int(rng.integers(1, 5)), -1, -1)
-    return torch.cat([x[: at + 1], held, x[at + 1 :]])[: len(x)]
+    at = int(rng.integers(len(frames)))
+    times = int(rng.integers(1, 5))
+    return np.insert(frames, at + 1, [frames[at]] * times)[: len(frames)]
 
 
-def frame_mixing(x: Tensor, rng: np.random.Generator, donor: Tensor) -> Tensor:
-    """Blend 10 to 40 % of another video into every frame: what an overlaid or inset video does to features."""
+def frame_mixing(x: Tensor, rng: np.random.Generator, other: Tensor) -> Tensor:
+    """Blend 10 to 40 % of another video [T, R, D] into every frame, as an overlaid or inset video does to features."""
     share = float(rng.uniform(0.1, 0.4))
-    other = donor[torch.as_tensor(np.arange(len(x)) % len(donor))]
     scale = x.norm(dim=-1, keepdim=True) / other.norm(dim=-1, keepdim=True).clamp_min(1e-12)
     mixed: Tensor = (1 - share) * x + share * other * scale
     return mixed
 
 
-def foreign_intro(x: Tensor, rng: np.random.Generator, donor: Tensor) -> Tensor:
-    """Put 2 to 4 frames of another video in front: title cards and shared intros."""
-    length = min(int(rng.integers(2, 5)), len(donor))
-    start = int(rng.integers(0, len(donor) - length + 1))
-    return torch.cat([donor[start : start + length], x])[: max(len(x), length + 1)]
-
-
 def noise(x: Tensor, rng: np.random.Generator, strength: float = 0.05) -> Tensor:
-    """Add Gaussian noise of `strength` times the root mean square of the features."""
-    drawn = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)).to(x.device)
+    """Add Gaussian noise of `strength` times the root mean square of the features, drawn on their device."""
+    generator = torch.Generator(x.device).manual_seed(int(rng.integers(2**63)))
+    drawn = torch.randn(x.shape, generator=generator, device=x.device)
     return x + strength * x.pow(2).mean().sqrt() * drawn
 
 
@@ -84,23 +83,75 @@ def feature_dropout(x: Tensor, rng: np.random.Generator, share: float = 0.1) -> 
     return x * kept.to(x.device)
 
 
-def share_intros(
-    videos: Sequence[Tensor], pieces: Sequence[Tensor], share: float, chances: Sequence[np.random.Generator]
-) -> list[Tensor]:
-    """Put pieces before a random `share` of the videos of a batch: one piece before several that are unrelated.
+@dataclass(frozen=True)
+class View:
+    """What a training view of a video shows, before any value is read.
+
+    Attributes:
+        clips: what its frames are taken from; the first is the video itself.
+        clip: int [T], of every frame its clip's place in `clips`.
+        frame: int [T], its number in that clip.
+        chance: where the edits of values go on drawing.
+        mixed: int [T], which frames of `clips[1]` are blended into the video's own frames; None for none.
+        blurs: edits that then change the values of all frames from `lead` on.
+        lead: number of frames in front that keep their values.
+    """
+
+    clips: tuple[Clip, ...]
+    clip: Frames
+    frame: Frames
+    chance: np.random.Generator
+    mixed: Frames | None = None
+    blurs: tuple[Callable[[Tensor, np.random.Generator], Tensor], ...] = ()
+    lead: int = 0
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def after(self, clip: Clip, frames: Frames) -> View:
+        """Show frames of another clip first."""
+        count = len(frames)
+        return replace(
+            self,
+            clips=(*self.clips, clip),
+            clip=np.concatenate([np.full(count, len(self.clips)), self.clip]),
+            frame=np.concatenate([frames, self.frame]),
+            mixed=None if self.mixed is None else np.concatenate([np.zeros(count, dtype=np.int64), self.mixed]),
+        )
+
+    def cut(self, start: int, stop: int) -> View:
+        """Keep the frames from `start` to before `stop`."""
+        mixed = None if self.mixed is None else self.mixed[start:stop]
+        return replace(self, clip=self.clip[start:stop], frame=self.frame[start:stop], mixed=mixed)
+
+    def change(self, x: Tensor, other: Tensor | None) -> None:
+        """Edit in place what was read: x [T, R, D]; other [T, R, D] are the frames `mixed` of `clips[1]`."""
+        if other is not None:
+            own = torch.from_numpy(np.flatnonzero(self.clip == 0)).to(x.device)
+            x[own] = frame_mixing(x[own], self.chance, other[own])
+        for blur in self.blurs:
+            x[self.lead :] = blur(x[self.lead :], self.chance)
+
+
+def foreign_intro(view: View, rng: np.random.Generator, clip: Clip, length: int) -> View:
+    """Put 2 to 4 frames of another video in front: title cards and shared intros."""
+    shown = min(int(rng.integers(2, 5)), length)
+    start = int(rng.integers(0, length - shown + 1))
+    return view.after(clip, np.arange(start, start + shown)).cut(0, max(len(view), shown + 1))
+
+
+def share_piece(view: View, pieces: Sequence[tuple[Clip, Frames]], share: float) -> View:
+    """With probability `share` put one of the pieces in front, which other videos of the batch show too, as it is.
 
     Args:
-        videos: features [T, R, D] each.
-        pieces: features [t, R, D] each, title cards for example.
-        share: probability in [0, 1] for each video.
-        chances: the only sources of chance, one for each video.
+        view: of a video.
+        pieces: clips and their frames, title cards for example.
+        share: in [0, 1].
     """
-    shown = []
-    for x, rng in zip(videos, chances, strict=True):
-        if rng.random() < share:
-            x = torch.cat([pieces[int(rng.integers(len(pieces)))], x])
-        shown.append(x)
-    return shown
+    if view.chance.random() >= share:
+        return view
+    clip, frames = pieces[int(view.chance.integers(len(pieces)))]
+    return replace(view.after(clip, frames), lead=len(frames))
 
 
 @dataclass(frozen=True)
@@ -127,24 +178,31 @@ class FeatureAugment:
             if name != "max_frames" and not 0.0 <= value <= 1.0:
                 raise ConfigError(f"data.augment.{name} is a probability in [0, 1], got {value}")
 
-    def __call__(self, x: Tensor, rng: np.random.Generator, donor: Donor) -> Tensor:
-        """Edit one video.
+    def __call__(self, clip: Clip, length: int, rng: np.random.Generator, donor: Donor) -> View:
+        """Plan the edits of one video.
 
         Args:
-            x: features [T, R, D].
-            rng: the only source of chance.
-            donor: gives the features of another video, for mixing and intros.
+            clip: the video.
+            length: its number of frames.
+            rng: the only source of chance, now and when values are edited.
+            donor: gives another video, for mixing and intros.
         """
+
+        def drawn(edit: Callable[..., object]) -> bool:
+            return rng.random() < float(getattr(self, edit.__name__))
+
+        frames = np.arange(length)
         for edit in (temporal_crop, shuffle_dropout, fast_forward, slow_motion, reverse, pause):
-            if rng.random() < getattr(self, edit.__name__):
-                x = edit(x, rng)
-        for mix in (frame_mixing, foreign_intro):
-            if rng.random() < getattr(self, mix.__name__):
-                x = mix(x, rng, donor(rng))
-        for blur in (noise, feature_dropout):
-            if rng.random() < getattr(self, blur.__name__):
-                x = blur(x, rng)
-        if self.max_frames is not None and len(x) > self.max_frames:
-            start = int(rng.integers(0, len(x) - self.max_frames + 1))
-            x = x[start : start + self.max_frames]
-        return x
+            if drawn(edit):
+                frames = edit(frames, rng)
+        view = View((clip,), np.zeros(len(frames), dtype=np.int64), frames, rng)
+        if drawn(frame_mixing):
+            other, count = donor(rng)
+            view = replace(view, clips=(clip, other), mixed=np.arange(len(frames)) % count)
+        if drawn(foreign_intro):
+            view = foreign_intro(view, rng, *donor(rng))
+        view = replace(view, blurs=tuple(blur for blur in (noise, feature_dropout) if drawn(blur)))
+        if self.max_frames is not None and len(view) > self.max_frames:
+            start = int(rng.integers(0, len(view) - self.max_frames + 1))
+            view = view.cut(start, start + self.max_frames)
+        return view

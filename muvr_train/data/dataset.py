@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from muvr_train.data.augment import FeatureAugment, share_intros
+from muvr_train.data.augment import Clip, FeatureAugment, Frames, View, share_piece
 from muvr_train.data.batch import Batch, load_queries
 from muvr_train.data.one_to_many import OneToManyPlan
+from muvr_train.data.views import load_views, plan_views
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.processes import SINGLE, Group
@@ -49,7 +49,7 @@ class SupervisedBatches(Dataset[Batch]):
 
     def _views(self, ids: Sequence[str], n: int, side: int, rows: slice) -> Tokens:
         chances = item_chances(self.plan.seed, n, side, rows)
-        return pack(load_views(self.store, ids, self.augment, self.pool, chances), self.store)
+        return load_views(self.store, plan_views(self.store, ids, self.augment, self.pool, chances))
 
 
 class SelfSupervisedBatches(Dataset[Batch]):
@@ -92,67 +92,39 @@ class SelfSupervisedBatches(Dataset[Batch]):
         ids = [self.videos[i] for i in order[place * self.pairs : (place + 1) * self.pairs]]
         names, pairs = tuple(ids + ids), len(ids)
         own = self.group.share(len(names))
-        views: list[Tensor] = []
+        views: list[View] = []
         for side, augment in enumerate((self.weak, self.strong)):
             rows = slice(max(own.start - side * pairs, 0), min(max(own.stop - side * pairs, 0), pairs))
             chances = item_chances(self.seed, n, side, rows)
-            shown = load_views(self.store, ids[rows], augment, self.videos, chances, stored_views=side == 1)
-            views += self._with_intros(shown, n, chances)
-        tokens, shown_ids = pack(views, self.store), names[own]
+            views += plan_views(self.store, ids[rows], augment, self.videos, chances, stored_views=side == 1)
+        if self.shared_intros:
+            pieces = self._pieces(n)
+            views = [share_piece(view, pieces, self.shared_intros) for view in views]
+        tokens = load_views(self.store, views)
         present = {"video": torch.ones(len(views), dtype=torch.bool), "text": torch.zeros(len(views), dtype=torch.bool)}
         relevance = torch.eye(pairs).repeat(2, 2)
         relevance.fill_diagonal_(-1.0)
-        return Batch(QueryBatch(shown_ids, tokens, None, present), tokens, None, names, relevance, names)
+        return Batch(QueryBatch(names[own], tokens, None, present), tokens, None, names, relevance, names)
 
-    def _with_intros(self, views: list[Tensor], n: int, chances: Sequence[np.random.Generator]) -> list[Tensor]:
-        if not self.shared_intros:
-            return views
+    def _pieces(self, n: int) -> list[tuple[Clip, Frames]]:
+        """What unrelated videos of batch `n` may begin with."""
         rng = np.random.default_rng([self.seed, 3, n])
-        return share_intros(views, [self._piece(rng) for _ in range(INTROS)], self.shared_intros, chances)
+        return [self._piece(rng) for _ in range(INTROS)]
 
-    def _piece(self, rng: np.random.Generator) -> Tensor:
+    def _piece(self, rng: np.random.Generator) -> tuple[Clip, Frames]:
         if self.cards:
-            return self.store.tensors([self.cards[int(rng.integers(len(self.cards)))]], "cards")[0]
-        x = self.store.tensors([self.videos[int(rng.integers(len(self.videos)))]])[0]
-        length = min(int(rng.integers(2, 5)), len(x))
-        start = int(rng.integers(0, len(x) - length + 1))
-        return x[start : start + length]
+            card = self.cards[int(rng.integers(len(self.cards)))]
+            return ("cards", card), np.arange(self.store.length(card, "cards"))
+        video = self.videos[int(rng.integers(len(self.videos)))]
+        count = self.store.length(video)
+        length = min(int(rng.integers(2, 5)), count)
+        start = int(rng.integers(0, count - length + 1))
+        return ("video", video), np.arange(start, start + length)
 
 
 def item_chances(seed: int, n: int, side: int, rows: slice) -> list[np.random.Generator]:
     """One generator for each of some rows of a side of batch `n`: a share draws what the whole batch draws there."""
     return [np.random.default_rng([seed, 2, n, side, row]) for row in range(rows.start, rows.stop)]
-
-
-def pack(views: Sequence[Tensor], store: FeatureStore) -> Tokens:
-    """Pad views into one batch; [0, 1, R, D] where there is none."""
-    if views:
-        return Tokens.pack(views)
-    return Tokens(torch.zeros(0, 1, *store.shape()), torch.zeros(0, 1, dtype=torch.bool))
-
-
-def load_views(
-    store: FeatureStore,
-    ids: Sequence[str],
-    augment: FeatureAugment,
-    pool: Sequence[str],
-    chances: Sequence[np.random.Generator],
-    stored_views: bool = True,
-) -> list[Tensor]:
-    """Load videos [T, R, D] as training views: a random stored view of each, then edits in feature space.
-
-    `chances` is one generator for each video.
-    """
-
-    def donor(chance: np.random.Generator) -> Tensor:
-        return store.tensors([pool[int(chance.integers(len(pool)))]])[0]
-
-    views = []
-    for video_id, rng in zip(ids, chances, strict=True):
-        streams = ["video", *(store.views(video_id) if stored_views else ())]
-        stream = streams[int(rng.integers(len(streams)))]
-        views.append(augment(store.tensors([video_id], stream)[0], rng, donor))
-    return views
 
 
 class LiveSampler(Sampler[int]):

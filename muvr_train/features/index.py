@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,28 @@ class Stream:
     shard: npt.NDArray[np.int64]
     start: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
+
+    @cached_property
+    def bases(self) -> npt.NDArray[np.int64]:
+        """Of each shard, the rows that lie in those before it; and the sum of all."""
+        return np.cumsum([0, *(len(shard.raw) for shard in self.shards)], dtype=np.int64)
+
+    @cached_property
+    def first(self) -> npt.NDArray[np.int64]:
+        """The first row of each entry, counted through all shards."""
+        return self.bases[self.shard] + self.start
+
+    @cached_property
+    def dtype(self) -> str:
+        """The dtype of all shards; float32, which holds the values of the others, where they differ."""
+        dtypes = {shard.dtype for shard in self.shards}
+        return dtypes.pop() if len(dtypes) == 1 else "float32"
+
+    @cached_property
+    def common_length(self) -> int:
+        """The number of rows T that all entries have, 0 where they differ."""
+        lengths = {shard.common_length for shard in self.shards}
+        return lengths.pop() if len(lengths) == 1 else 0
 
 
 def check_stream_name(stream: str) -> None:

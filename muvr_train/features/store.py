@@ -20,12 +20,11 @@ from torch import Tensor
 
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.index import INDEX, MANIFEST, Stream, open_streams
+from muvr_train.features.reader import PADDING, Reader, Rows, as_float
 from muvr_train.features.shards import Array, Shard, read_json
 from muvr_train.types import StoreDims, TextTokens, Tokens
 
 RESIDENCIES = ("mmap", "ram", "gpu")
-_KEPT_BUFFER = 2**26  # bytes
-_TORCH = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
 def tag_key(query_id: str, tag: str) -> str:
@@ -67,9 +66,9 @@ class FeatureStore:
                 "Run the extraction or import again, it continues."
             )
         self._streams = open_streams(self.path)
-        self._blocks: dict[str, list[Array]] = {}
-        self._buffers: dict[str, Array] = {}
-        self._resident: dict[str, tuple[Tensor, Tensor]] = {}
+        self._reader = Reader(self._streams, residency, device)
+        numbered = [name for name in self._streams if re.fullmatch(r"view\d+", name)]
+        self._views = sorted(numbered, key=lambda name: int(name[4:]))
 
     def __reduce__(self) -> tuple[type[FeatureStore], tuple[str, str, str]]:
         return type(self), (str(self.path), self.residency, self.device)
@@ -113,8 +112,7 @@ class FeatureStore:
 
     def views(self, id: str) -> list[str]:  # noqa: A002
         """The streams that hold an edited view of the video: those of "view1", "view2" ... that contain the id."""
-        names = [name for name in self._streams if re.fullmatch(r"view\d+", name) and self.has(id, name)]
-        return sorted(names, key=lambda name: int(name[4:]))
+        return [name for name in self._views if id in self._streams[name].where]
 
     def array(self, id: str, stream: str = "video") -> Array:  # noqa: A002
         """The features [T, R, D] of one id in the stored dtype: a read-only view of the memory map.
@@ -124,20 +122,15 @@ class FeatureStore:
         opened = self._stream(stream)
         shard, rows = self._rows(opened, self._positions([id], stream)[0])
         if shard.dtype == "bfloat16":
-            return _as_float(shard.raw[rows], shard.dtype).numpy()
+            return as_float(shard.raw[rows], shard.dtype).numpy()
         return shard.raw[rows]
 
     def tensors(self, ids: Sequence[str], stream: str = "video") -> list[Tensor]:
         """The features of several ids, each float32 [T, R, D], unpadded (on `device` where resident there)."""
         opened = self._stream(stream)
         positions = self._positions(ids, stream)
-        if self.residency == "gpu":
-            flat, starts = self._on_device(stream)
-            begins = starts[torch.from_numpy(positions)].tolist()
-            spans = zip(begins, opened.length[positions].tolist(), strict=True)
-            return [flat[begin : begin + length].to(torch.float32, copy=True) for begin, length in spans]
-        found = [self._rows(opened, position) for position in positions]
-        return [_as_float(shard.raw[rows], shard.dtype) for shard, rows in found]
+        spans = [np.arange(opened.length[position]) + opened.first[position] for position in positions]
+        return [self._reader.take(stream, rows) for rows in spans]
 
     def tokens(self, ids: Sequence[str], stream: str = "video") -> Tokens:
         """One padded float32 batch: x [B, T, R, D] with zeros where mask [B, T] is False; [0, 1, R, D] for no id.
@@ -151,21 +144,50 @@ class FeatureStore:
         """
         opened = self._stream(stream)
         positions = self._positions(ids, stream)
-        lengths = opened.length[positions]
+        first, lengths = opened.first[positions], opened.length[positions]
+        run = opened.common_length
+        if run and len(ids):
+            x = self._reader.take(stream, first, run).view(len(ids), run, *opened.shape)
+            return Tokens(x, torch.ones((len(ids), run), dtype=torch.bool, device=x.device))
         steps = np.arange(lengths.max(initial=1))
-        mask = torch.from_numpy(steps < lengths[:, None])
-        # Padded places repeat a video's last row while reading, so that one gather serves the whole batch.
-        frames = np.minimum(steps, lengths[:, None] - 1)
-        if self.residency == "gpu":
-            flat, starts = self._on_device(stream)
-            rows = starts[torch.from_numpy(positions)][:, None] + torch.from_numpy(frames)
-            x = flat.index_select(0, rows.flatten().to(flat.device)).float().view(*rows.shape, *opened.shape)
-            mask = mask.to(flat.device)
-        else:
-            x = self._gather(stream, positions, frames)
-        if not bool((lengths == len(steps)).all()):
-            x.masked_fill_(~mask[..., None, None], 0.0)
-        return Tokens(x, mask)
+        real = steps < lengths[:, None]
+        rows = np.where(real, first[:, None] + steps, PADDING)
+        return _padded(self._reader.take(stream, rows.ravel()), real)
+
+    def gather(self, clips: Sequence[tuple[str, str]], clip: Rows, frame: Rows) -> Tokens:
+        """One padded float32 batch put together frame by frame, as `tokens` gives it.
+
+        Args:
+            clips: what frames are taken from, (stream, id) each; all of one shape (R, D).
+            clip: int [B, T], the place in `clips` of each frame; -1 where there is none.
+            frame: int [B, T], the number of each frame in its clip.
+
+        Raises:
+            DataError: ids that a stream does not hold, or streams of different shapes.
+            IndexError: a frame beyond a clip's length.
+        """
+        names = list(dict.fromkeys(stream for stream, _ in clips))
+        shapes = {self.shape(name) for name in names}
+        if len(shapes) > 1:
+            raise DataError(f"{self.path}: the streams {', '.join(names)} differ in regions and feature size: {shapes}")
+        first, length = (np.zeros(len(clips) + 1, dtype=np.int64) for _ in range(2))  # the last one: padding
+        kind = np.zeros(len(clips) + 1, dtype=np.int64)
+        for number, name in enumerate(names):
+            places = [place for place, (stream, _) in enumerate(clips) if stream == name]
+            positions = self._positions([clips[place][1] for place in places], name)
+            first[places], length[places] = self._streams[name].first[positions], self._streams[name].length[positions]
+            kind[places] = number
+        real = clip >= 0
+        if not ((frame < length[clip]) & (frame >= 0) | ~real).all():
+            raise IndexError("a frame number lies beyond its clip")
+        rows, kinds = np.where(real, first[clip] + frame, PADDING).ravel(), np.where(real, kind[clip], -1).ravel()
+        if len(names) == 1:
+            return _padded(self._reader.take(names[0], rows), real)
+        x = torch.zeros((rows.size, *shapes.pop()), device=self._reader.device)
+        for number, name in enumerate(names):
+            chosen = np.flatnonzero(kinds == number)
+            x.index_copy_(0, torch.from_numpy(chosen).to(x.device), self._reader.take(name, rows[chosen]))
+        return _padded(x, real)
 
     def texts(self, ids: Sequence[str]) -> TextTokens:
         """Query texts as one padded batch, float32 [Q, L, D_text]."""
@@ -193,65 +215,9 @@ class FeatureStore:
         start = int(opened.start[position])
         return opened.shards[int(opened.shard[position])], slice(start, start + int(opened.length[position]))
 
-    def _gather(self, stream: str, positions: npt.NDArray[np.int64], frames: npt.NDArray[np.int64]) -> Tensor:
-        """Read rows start + frames [B, T] of each position, shard by shard, as float32 [B, T, R, D]."""
-        opened = self._stream(stream)
-        if stream not in self._blocks:
-            flat = [shard.raw.reshape(len(shard.raw), -1) for shard in opened.shards]
-            self._blocks[stream] = [np.array(block) for block in flat] if self.residency == "ram" else flat
-        rows, numbers = opened.start[positions][:, None] + frames, opened.shard[positions]
-        if not len(numbers) or (numbers == numbers[0]).all():
-            number = int(numbers[0]) if len(numbers) else 0
-            taken = self._take(self._blocks[stream][number], rows, opened.shards[number])
-            return taken.view(*rows.shape, *opened.shape)
-        out = torch.empty((*rows.shape, *opened.shape), dtype=torch.float32)
-        for number in np.unique(numbers).tolist():
-            chosen = np.flatnonzero(numbers == number)
-            taken = self._take(self._blocks[stream][number], rows[chosen], opened.shards[number])
-            out[torch.from_numpy(chosen)] = taken.view(len(chosen), *out.shape[1:])
-        return out
 
-    def _take(self, block: Array, rows: npt.NDArray[np.int64], shard: Shard) -> Tensor:
-        """Rows [B, T] of a shard's block as float32. Half precision goes through a kept buffer (1.5x faster)."""
-        rows, width, dtype = rows.reshape(-1, 1), rows.shape[1], shard.dtype
-        if width > 1 and width == shard.common_length:  # whole videos without padding: one copy each
-            block, rows = block.reshape(-1, width * block.shape[1]), rows[::width] // width
-        rows = rows[:, 0]
-        if dtype == "float32":
-            return torch.from_numpy(block.take(rows, axis=0))
-        need = len(rows) * block.shape[1]
-        buffer = self._buffers.pop(dtype, None)  # popped: another thread that reads meanwhile makes its own
-        if buffer is None or len(buffer) < need:
-            buffer = np.empty(need, dtype=block.dtype)
-        raw = block.take(rows, axis=0, out=buffer[:need].reshape(len(rows), block.shape[1]), mode="clip")
-        values = _as_stored(raw, dtype).float()
-        if buffer.nbytes <= _KEPT_BUFFER:
-            self._buffers[dtype] = buffer
-        return values
-
-    def _on_device(self, stream: str) -> tuple[Tensor, Tensor]:
-        """A whole stream as one tensor [all rows, R, D] on the device, and each entry's first row in it (on CPU)."""
-        if stream not in self._resident:
-            opened = self._stream(stream)
-            dtypes = {shard.dtype for shard in opened.shards}
-            dtype = _TORCH[dtypes.pop()] if len(dtypes) == 1 else torch.float32
-            total = sum(len(shard.raw) for shard in opened.shards)
-            flat = torch.empty((total, *opened.shape), dtype=dtype, device=self.device)
-            begins, begin = [], 0
-            for shard in opened.shards:
-                flat[begin : begin + len(shard.raw)] = _as_stored(np.array(shard.raw), shard.dtype).to(self.device)
-                begins.append(begin)
-                begin += len(shard.raw)
-            starts = torch.from_numpy(np.array(begins, dtype=np.int64)[opened.shard] + opened.start)
-            self._resident[stream] = flat, starts
-        return self._resident[stream]
-
-
-def _as_stored(raw: Array, dtype: str) -> Tensor:
-    return torch.from_numpy(raw).view(_TORCH[dtype])
-
-
-def _as_float(raw: Array, dtype: str) -> Tensor:
-    """Raw values as a float32 tensor that owns its memory."""
-    owned = raw if raw.flags.writeable else np.array(raw)
-    return _as_stored(owned, dtype).float()
+def _padded(x: Tensor, real: npt.NDArray[np.bool_]) -> Tokens:
+    """Frames [B * T, R, D] as a batch with zeros where `real` [B, T] is False."""
+    mask = torch.from_numpy(real).to(x.device)
+    x = x.view(*real.shape, *x.shape[1:])
+    return Tokens(x if real.all() else x.masked_fill_(~mask[..., None, None], 0.0), mask)
