@@ -20,6 +20,28 @@ def full_precision(x: Tensor) -> torch.autocast:
     return torch.autocast(device_type=x.device.type, enabled=False)
 
 
+def half_type(x: Tensor) -> torch.dtype | None:
+    """The type in which autocast would multiply on the device of `x`; None where it is off."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+
+def products(a: Tensor, b: Tensor, half: torch.dtype | None = None) -> Tensor:
+    """Dot products of all rows of a [A, D] with those of b [B, D]: [A, B].
+
+    Args:
+        a: float32 (float64 in tests).
+        b: of the same type.
+        half: bfloat16 or float16: the numbers are rounded to it before they are multiplied; sums and results stay
+            float32. A GPU does that at the speed of half precision; elsewhere it saves nothing, for equal results.
+    """
+    if half is None:
+        return a @ b.T
+    if a.device.type == "cuda":
+        return torch.mm(a.to(half), b.T.to(half), out_dtype=torch.float32)
+    return a.to(half).to(a.dtype) @ b.to(half).to(b.dtype).T
+
+
 def weighted(tokens: Tokens) -> Tensor:
     """Token vectors [B, T, R, D] in float32, times `weight` where there is one (weights must be >= 0)."""
     x = tokens.x.float()
