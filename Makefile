@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: train test lint types clean
+.PHONY: train test lint types bench clean
 .DELETE_ON_ERROR:
 
 train: $(STAMP)
@@ -19,6 +19,14 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+
+# Each prints a table: ours against a plain reference, in one run. ARGS="--quick" or ARGS="--threads 1 --cpu-time" go to
+# the first three. It needs no more than `make test`.
+bench: $(STAMP)
+	$(BIN)/python benchmarks/step.py $(ARGS)
+	$(BIN)/python benchmarks/score.py $(ARGS)
+	$(BIN)/python benchmarks/load.py $(ARGS)
+	$(BIN)/python benchmarks/evaluate.py --quick
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,8 +4,8 @@ Run: python benchmarks/gpu.py                         needs CUDA; writes outputs
      python benchmarks/gpu.py --device cpu --quick    every line of it at tiny sizes, to try it without a GPU
 
 First the device must give what the CPU gives (scores to 1e-4, gradients to 1e-3), else the rest means nothing. TF32 is
-off but where a row says so. Model FLOP utilisation (MFU) is the work that the maths needs over what the GPU's own matrix
-product does in the same precision and time. What --limit leaves no time for is left out, and the output says so.
+off but where a row says so. MFU, model FLOP utilisation, is the work that the maths needs over what the GPU's own
+matrix product does in the same precision and time. What --limit leaves no time for is left out, and the output says so.
 """
 
 from __future__ import annotations
