@@ -137,7 +137,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
         typed = complete(typed, configs, multirun, resumed is not None, args.cfg is not None)
     if rank() > 0 and not multirun:  # one record of the settings, a log file for each process
         typed += ["hydra.output_subdir=null", f"hydra.job.name={config_name}_process_{rank()}"]
-    return [*typed, *flags]
+    return [*flags, *typed]  # Lightning puts more settings behind them for the processes it starts
 
 
 def add_import_paths(extra: Path | None) -> None:

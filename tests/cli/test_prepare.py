@@ -127,11 +127,11 @@ def test_a_second_run_in_one_folder_is_refused() -> None:
 
 
 def test_sweeps_get_a_folder_for_each_job() -> None:
-    assert cli.prepare(["-m", "seed=1,2", "run=a"], "train") == ["seed=1,2", "run='a_${hydra:job.num}'", "-m"]
-    assert cli.prepare(["seed=1,2", "-m", "run=a,b"], "train") == ["seed=1,2", "run='a','b'", "-m"]
+    assert cli.prepare(["-m", "seed=1,2", "run=a"], "train") == ["-m", "seed=1,2", "run='a_${hydra:job.num}'"]
+    assert cli.prepare(["seed=1,2", "-m", "run=a,b"], "train") == ["-m", "seed=1,2", "run='a','b'"]
     prepared = cli.prepare(["-m", "model=frame_max,chamfer"], "evaluate")
-    assert prepared[1].startswith("out='outputs/")
-    assert prepared[1].endswith("_${hydra:job.num}'")
+    assert prepared[2].startswith("out='outputs/")
+    assert prepared[2].endswith("_${hydra:job.num}'")
 
 
 @pytest.mark.parametrize("sweep", ["seed=range(1,4)", "model=glob(s2*)", "optimizer.lr=interval(0.1,1)"])
