@@ -6,6 +6,8 @@ a memory map over the packed data section reads an order of magnitude faster tha
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import struct
@@ -55,18 +57,33 @@ class Shard:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Fill a temporary file, sync it, and rename it to `path`: readers see the old content or the new, never a half."""
+    """Fill a temporary file, sync it, and rename it to `path`: readers see the old content or the new, never a half.
+
+    Raises:
+        DataError: the disk is full, or the folder cannot be written.
+    """
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            temporary.unlink(missing_ok=True)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "is full" if full else "cannot be written"
+        how = "make room there" if full else "repair that"
+        raise DataError(
+            f"The folder {path.parent} {what} ({error.strerror}, {path.name}): what was written before is kept; {how}, "
+            "and run again"
+        ) from error
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
-import math
-import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.features.entries import FeatureError, to_raw
 from muvr_train.features.index import FORMAT, INDEX, MANIFEST, check_stream_name, open_streams
+from muvr_train.features.lock import LOCK, StoreLock
 from muvr_train.features.manifest import check_same_features, version
 from muvr_train.features.shards import DTYPES, Array, read_json, write_json, write_shard
 
-LOCK = ".lock"
 BESIDE = (LOCK, ".parts", "status.csv", "whitening.safetensors", "views.png")
 """What may lie in the folder before there is a store: left by an extraction that was killed early."""
 
@@ -42,6 +38,7 @@ class StoreWriter:
         manifest: how the features are made (`make_manifest`); plain data.
         dtype: "float16", "bfloat16" or "float32"; None keeps the dtype of every array (float64 becomes float32).
         shard_mib: size at which a shard is written, in MiB.
+        lock: of the store, where it is held already; the writer releases it.
 
     Raises:
         DataError: the folder holds something else, a store with another manifest (the differing keys are shown), a
@@ -49,7 +46,12 @@ class StoreWriter:
     """
 
     def __init__(
-        self, path: Path | str, manifest: Mapping[str, Any], dtype: str | None = None, shard_mib: float = 256
+        self,
+        path: Path | str,
+        manifest: Mapping[str, Any],
+        dtype: str | None = None,
+        shard_mib: float = 256,
+        lock: StoreLock | None = None,
     ) -> None:
         if dtype is not None and dtype not in DTYPES:
             raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
@@ -60,15 +62,11 @@ class StoreWriter:
         self._shapes: dict[str, tuple[int, int]] = {}
         self._done: dict[str, set[str]] = {}
         self._shards: dict[str, list[dict[str, Any]]] = {}
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = self._take_lock()
-        except OSError as error:
-            raise DataError(f"The feature store {self.path} cannot be written: {error}") from error
+        self._lock = StoreLock(self.path) if lock is None else lock
         try:
             self._open({**manifest, "dtype": dtype or "source"})
         except BaseException:
-            self._release()
+            self._lock.release()
             raise
 
     def __enter__(self) -> StoreWriter:
@@ -91,17 +89,18 @@ class StoreWriter:
         """Add the features [T, R, D] of one id (numpy array or CPU tensor; copied).
 
         Raises:
-            DataError: an id that is there already, no frames, not a floating-point [T, R, D], other R or D than the
-                stream's, values that are not finite (or not within the range of `dtype`).
+            FeatureError: no frames, not a floating-point [T, R, D], other R or D than the stream's, values that
+                are not finite (or not within the range of `dtype`).
+            DataError: an id that is there already, or a disk that cannot be written.
         """
         check_stream_name(stream)
         what = f"the features of {id!r} (stream {stream!r})"
         if id in self._done.get(stream, ()):
             raise DataError(f"{id!r} is already in stream {stream!r} of {self.path}")
-        raw, dtype = _to_raw(array, self.dtype, what)
+        raw, dtype = to_raw(array, self.dtype, what)
         regions, dim = self._shapes.get(stream, raw.shape[1:])
         if raw.shape[1:] != (regions, dim):
-            raise DataError(
+            raise FeatureError(
                 f"{what} have {raw.shape[1]} regions of size {raw.shape[2]}, the stream has {regions} of size {dim}"
             )
         self._shapes[stream] = regions, dim
@@ -120,47 +119,29 @@ class StoreWriter:
 
     def close(self, compact: bool = True) -> None:
         """Flush, merge neighbouring small shards (unless told not to), and let others write. May be called twice."""
-        if self._lock < 0:
+        if not self._lock.held:
             return
         try:
             self.flush()
             if compact:
                 self._compact()
         finally:
-            self._release()
+            self._lock.release()
 
-    def _take_lock(self) -> int:
-        lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise DataError(f"Another process is writing the feature store {self.path}") from None
-        return lock
-
-    def _release(self) -> None:
-        os.close(self._lock)
-        self._lock = -1
+    def abandon(self) -> None:
+        """Let others write; what was not flushed is lost."""
+        self._lock.release()
 
     def _open(self, manifest: dict[str, Any]) -> None:
-        present = sorted(entry.name for entry in self.path.iterdir() if entry.name not in BESIDE)
-        for name in present:
-            if name.endswith(".tmp"):
-                (self.path / name).unlink()
-        foreign = [name for name in present if not name.endswith(".tmp")]
         self.manifest = {**manifest, "created_by": f"muvr-train {version()}"}
-        if MANIFEST in foreign:
-            stored = read_json(self.path / MANIFEST, "the store's manifest")
-            what = f"The store {self.path} holds features that were made differently (choose another folder)"
-            check_same_features(stored, manifest, what, same_job=True)
-            self.manifest = stored
-        elif foreign:
-            raise DataError(
-                f"{self.path} is not empty and no feature store; it holds {shorten(foreign, 3)}. Choose another folder."
-            )
-        else:
+        stored = check_place(self.path, self.manifest)
+        for temporary in self.path.glob("*.tmp"):
+            temporary.unlink()
+        if stored is None:
             write_json(self.path / MANIFEST, self.manifest)
-        if INDEX in foreign:
+            return
+        self.manifest = stored
+        if (self.path / INDEX).is_file():
             for name, stream in open_streams(self.path).items():
                 self._shapes[name] = stream.shape
                 self._done[name] = set(stream.ids)
@@ -219,6 +200,35 @@ class StoreWriter:
                 (self.path / file).unlink()
 
 
+def check_place(path: Path, manifest: Mapping[str, Any], unknown: Collection[str] = ()) -> dict[str, Any] | None:
+    """Refuse a folder in which no features with this manifest can be stored; nothing is changed.
+
+    Args:
+        path: the store's folder.
+        manifest: how the features are made, and the store's `dtype`.
+        unknown: keys that are not known yet.
+
+    Returns:
+        The manifest of the store that is there, or None.
+
+    Raises:
+        DataError: the folder holds something else, or a store that was made differently.
+    """
+    names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    present = [name for name in names if name not in BESIDE and not name.endswith(".tmp")]
+    if MANIFEST in present:
+        stored = read_json(path / MANIFEST, "the store's manifest")
+        what = f"The store {path} holds features that were made differently (choose another folder)"
+        known = {key: value for key, value in stored.items() if key not in unknown}
+        check_same_features(known, manifest, what, same_job=True)
+        return stored
+    if present:
+        raise DataError(
+            f"{path} is not empty and no feature store; it holds {shorten(present, 3)}. Choose another folder."
+        )
+    return None
+
+
 def _mergeable(shards: list[tuple[str, int]], limit: int) -> list[list[int]]:
     """Group neighbouring shards (dtype, bytes) of one dtype while a group's bytes stay within the limit."""
     runs: list[list[int]] = []
@@ -231,32 +241,3 @@ def _mergeable(shards: list[tuple[str, int]], limit: int) -> list[list[int]]:
             runs.append([number])
             total = size
     return runs
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    """Whether no value is NaN or infinite: either would reach a sum in float64 (20 times faster than testing each)."""
-    return math.isfinite(tensor.sum(dtype=torch.float64).item())
-
-
-def _to_raw(array: Array | Tensor, dtype: str | None, what: str) -> tuple[Array, str]:
-    """Check one entry and convert it: raw values [T, R, D] (int16 bits for bfloat16), owned, and their dtype's name."""
-    tensor = array.detach().cpu() if isinstance(array, Tensor) else None
-    if tensor is None:
-        values = np.asarray(array)
-        if values.dtype.kind != "f" or values.dtype.itemsize > 8:
-            raise DataError(f"{what} must be float16, float32 or float64, got {values.dtype}")
-        tensor = torch.from_numpy(np.array(values, dtype=values.dtype.newbyteorder("="), order="C"))
-    if not tensor.is_floating_point() or tensor.ndim != 3 or 0 in tensor.shape:
-        raise DataError(
-            f"{what} must be floating point [T, R, D] with nothing empty, got {tuple(tensor.shape)} {tensor.dtype}"
-        )
-    if not _is_finite(tensor):
-        raise DataError(f"{what} hold values that are not finite (NaN or infinity)")
-    name = dtype or str(tensor.dtype).removeprefix("torch.")
-    name = "float32" if name == "float64" else name
-    if name not in DTYPES:
-        raise DataError(f"{what} have dtype {name}, which a store cannot hold; it holds {', '.join(DTYPES)}")
-    kept = tensor.to(getattr(torch, name), copy=True).contiguous()
-    if kept.dtype != tensor.dtype and not _is_finite(kept):
-        raise DataError(f"{what} hold values beyond the range of {name}; choose another dtype")
-    return (kept.view(torch.int16) if name == "bfloat16" else kept).numpy(), name

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.features.entries import FeatureError
 from muvr_train.features.manifest import check_same_features, make_manifest
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.writer import StoreWriter
@@ -187,3 +188,33 @@ def test_a_killed_writer_resumes_to_the_same_content(tmp_path: Path) -> None:
     for n in range(seen + 50):
         expected = np.random.default_rng(n).standard_normal((1 + n % 5, 1, 8)).astype("f2")
         assert np.array_equal(store.array(str(n)), expected)
+
+
+def test_a_full_disk_says_which_folder_is_full_and_keeps_what_was_written(tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    with StoreWriter(store, MANIFEST) as writer:
+        writer.add("a", array(0))
+    writer = StoreWriter(store, MANIFEST)
+    writer.add("b", array(1))
+    (store / "video-00001.safetensors.tmp").symlink_to("/dev/full")  # whatever is written there meets a full disk
+    with pytest.raises(
+        DataError, match=rf"folder {store} is full \(No space left.*kept; make room there"
+    ):
+        writer.flush()
+    writer.abandon()
+    assert not [entry for entry in store.iterdir() if entry.name.endswith(".tmp")]
+    with StoreWriter(store, MANIFEST) as again:
+        assert again.done() == {"a"}
+        again.add("b", array(1))
+    assert FeatureStore(store).ids() == ["a", "b"]
+
+
+def test_what_no_store_can_hold_is_told_apart_and_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "s", MANIFEST, "float16") as writer:
+        writer.add("a", array(0))
+        for bad in (np.full((1, 2, 3), np.nan, np.float32), np.full((1, 2, 3), 1e9), np.ones((1, 5, 7)), np.ones(3)):
+            with pytest.raises(FeatureError):
+                writer.add("b", bad)
+            assert not writer.has("b")
+        writer.add("b", array(1))
+    assert FeatureStore(tmp_path / "s").ids() == ["a", "b"]
