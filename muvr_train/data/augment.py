@@ -187,21 +187,19 @@ class FeatureAugment:
             rng: the only source of chance, now and when values are edited.
             donor: gives another video, for mixing and intros.
         """
-
-        def drawn(edit: Callable[..., object]) -> bool:
-            return rng.random() < float(getattr(self, edit.__name__))
-
+        chances = {name: value for name, value in vars(self).items() if name != "max_frames"}
+        drawn = dict(zip(chances, rng.random(len(chances)) < [*chances.values()], strict=True))
         frames = np.arange(length)
         for edit in (temporal_crop, shuffle_dropout, fast_forward, slow_motion, reverse, pause):
-            if drawn(edit):
+            if drawn[edit.__name__]:
                 frames = edit(frames, rng)
         view = View((clip,), np.zeros(len(frames), dtype=np.int64), frames, rng)
-        if drawn(frame_mixing):
+        if drawn["frame_mixing"]:
             other, count = donor(rng)
             view = replace(view, clips=(clip, other), mixed=np.arange(len(frames)) % count)
-        if drawn(foreign_intro):
+        if drawn["foreign_intro"]:
             view = foreign_intro(view, rng, *donor(rng))
-        view = replace(view, blurs=tuple(blur for blur in (noise, feature_dropout) if drawn(blur)))
+        view = replace(view, blurs=tuple(blur for blur in (noise, feature_dropout) if drawn[blur.__name__]))
         if self.max_frames is not None and len(view) > self.max_frames:
             start = int(rng.integers(0, len(view) - self.max_frames + 1))
             view = view.cut(start, start + self.max_frames)

@@ -102,17 +102,16 @@ def _copy(stream: Stream, rows: Rows, run: int, out: Array) -> None:
         block, target = blocks[0].reshape(-1, run * out.shape[1]), out.reshape(-1, run * out.shape[1])
         block.take(rows // run, axis=0, out=target, mode="clip")
         return
-    rows = (rows[:, None] + np.arange(run)).ravel() if run > 1 else rows
     number = stream.bases.searchsorted(rows, side="right") - 1
     borders = np.diff(number) != 0
-    jumps = borders | (np.diff(rows) != 1)
-    in_runs = np.count_nonzero(jumps) * _SHORT_RUN < len(rows)
+    jumps = borders | (np.diff(rows) != 1) | (run > 1)
+    in_runs = run > 1 or np.count_nonzero(jumps) * _SHORT_RUN < len(rows)
     cuts = np.flatnonzero(jumps if in_runs else borders) + 1
     for begin, stop in pairwise([0, *cuts.tolist(), len(rows)] if len(rows) else []):
         place = int(number[begin])
         if place < 0:  # padding
             continue
         block, own = blocks[place], rows[begin:stop] - stream.bases[place]
-        taken = block[own[0] : own[0] + stop - begin] if in_runs else block[own]
+        taken = block[own[0] : own[-1] + run] if in_runs else block[own]
         mixed = stream.shards[place].dtype != stream.dtype
-        out[begin:stop] = as_float(taken, stream.shards[place].dtype).numpy() if mixed else taken
+        out[begin * run : stop * run] = as_float(taken, stream.shards[place].dtype).numpy() if mixed else taken

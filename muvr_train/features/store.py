@@ -218,6 +218,6 @@ class FeatureStore:
 
 def _padded(x: Tensor, real: npt.NDArray[np.bool_]) -> Tokens:
     """Frames [B * T, R, D] as a batch with zeros where `real` [B, T] is False."""
-    mask = torch.from_numpy(real).to(x.device)
-    x = x.view(*real.shape, *x.shape[1:])
-    return Tokens(x if real.all() else x.masked_fill_(~mask[..., None, None], 0.0), mask)
+    if not real.all():
+        x.index_fill_(0, torch.from_numpy(np.flatnonzero(~real)).to(x.device), 0.0)
+    return Tokens(x.view(*real.shape, *x.shape[1:]), torch.from_numpy(real).to(x.device))
