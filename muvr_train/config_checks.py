@@ -102,8 +102,11 @@ def _check_data(cfg: DictConfig) -> None:
             f"data=folder has no annotation for benchmark={benchmark.name}: use benchmark=copies "
             "(experiment=s2vs_self_supervised does)"
         )
-    if cfg.get("residency") == "gpu" and data.workers > 0:
-        raise ConfigError("residency=gpu needs data.workers=0: resident features are read without loader processes")
+    if cfg.get("residency", "mmap") != "mmap" and data.workers:
+        raise ConfigError(
+            f"residency={cfg.residency} and data.workers={data.workers} do not go together: features that reside in "
+            "memory are read without loader processes (every one would hold a copy). Leave data.workers out"
+        )
     if (data.kind == "table") != (benchmark.name == "table"):
         raise ConfigError(
             f"data={data.kind} and benchmark={benchmark.name} do not go together: labels of your own are data=table "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -44,15 +44,29 @@ class Batch:
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_ids", self.query_ids or self.queries.ids)
 
-    def to(self, device: torch.device | str) -> Batch:
-        """Move every tensor."""
-        return replace(
-            self,
-            queries=self.queries.to(device),
-            database=self.database.to(device),
-            fine=None if self.fine is None else self.fine.to(device),
-            relevance=self.relevance.to(device),
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        """Move every tensor; with `non_blocking` copies from pinned memory to a GPU run on the side."""
+        return self._each(lambda part: part.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Batch:
+        """Copy what is in ordinary memory to pinned memory."""
+        return self._each(lambda part: part.pin_memory() if part.device.type == "cpu" else part)
+
+    def _each(self, move: Callable[[Tensor], Tensor]) -> Batch:
+        database = _each(self.database, move)
+        video = self.queries.video
+        queries = replace(
+            self.queries,
+            video=database if video is self.database else None if video is None else _each(video, move),
+            text=None if self.queries.text is None else _each(self.queries.text, move),
+            present={part: move(flags) for part, flags in self.queries.present.items()},
         )
+        fine = None if self.fine is None else _each(self.fine, move)
+        return replace(self, queries=queries, database=database, fine=fine, relevance=move(self.relevance))
+
+
+def _each(part: M, move: Callable[[Tensor], Tensor]) -> M:
+    return replace(part, **{name: move(value) for name, value in vars(part).items() if isinstance(value, Tensor)})
 
 
 def scatter_rows(part: M, rows: Sequence[int], total: int) -> M:
@@ -61,10 +75,7 @@ def scatter_rows(part: M, rows: Sequence[int], total: int) -> M:
         return part
     index = torch.tensor(rows, device=part.x.device)
 
-    def spread(value: Tensor) -> Tensor:
-        return value.new_zeros((total, *value.shape[1:])).index_copy_(0, index, value)
-
-    return replace(part, **{name: spread(value) for name, value in vars(part).items() if isinstance(value, Tensor)})
+    return _each(part, lambda value: value.new_zeros((total, *value.shape[1:])).index_copy_(0, index, value))
 
 
 def load_queries(

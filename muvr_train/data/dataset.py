@@ -1,13 +1,12 @@
-"""Training batches from a store: number n in, `Batch` out, the same on every machine and in every worker."""
+"""Training batches from a store: number n in, `Batch` out, the same on every machine and in every process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset
 
 from muvr_train.data.augment import Clip, FeatureAugment, Frames, View, share_piece
 from muvr_train.data.batch import Batch, load_queries
@@ -19,12 +18,6 @@ from muvr_train.processes import SINGLE, Group
 from muvr_train.types import QueryBatch, Tokens
 
 INTROS = 4
-
-
-class HasProgress(Protocol):
-    """Something that knows how many training batches are finished."""
-
-    finished: int
 
 
 class SupervisedBatches(Dataset[Batch]):
@@ -125,39 +118,3 @@ class SelfSupervisedBatches(Dataset[Batch]):
 def item_chances(seed: int, n: int, side: int, rows: slice) -> list[np.random.Generator]:
     """One generator for each of some rows of a side of batch `n`: a share draws what the whole batch draws there."""
     return [np.random.default_rng([seed, 2, n, side, row]) for row in range(rows.start, rows.stop)]
-
-
-class LiveSampler(Sampler[int]):
-    """Numbers of the batches that are still to come in this epoch, read from the live progress at each iteration.
-
-    Lightning restores its counters but does not skip data inside an epoch; this sampler starts where the progress
-    stands. The length stays that of a full epoch.
-    """
-
-    def __init__(self, progress: HasProgress, steps_per_epoch: int) -> None:
-        self.progress, self.steps_per_epoch = progress, steps_per_epoch
-
-    def __len__(self) -> int:
-        return self.steps_per_epoch
-
-    def __iter__(self) -> Iterator[int]:
-        start = self.progress.finished
-        yield from range(start, (start // self.steps_per_epoch + 1) * self.steps_per_epoch)
-
-
-def _as_is(batch: Any) -> Any:
-    return batch
-
-
-def make_loader(
-    batches: Dataset[Batch], progress: HasProgress, steps_per_epoch: int, workers: int = 0
-) -> DataLoader[Batch]:
-    """Build the training loader; `workers` 0 loads in the main process (right for resident stores)."""
-    return DataLoader(
-        batches,
-        batch_size=None,
-        sampler=LiveSampler(progress, steps_per_epoch),
-        num_workers=workers,
-        collate_fn=_as_is,
-        persistent_workers=False,
-    )

@@ -14,7 +14,8 @@ from torch.utils.data import Dataset
 
 from muvr_train.data.augment import FeatureAugment
 from muvr_train.data.batch import Batch
-from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches, make_loader
+from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches
+from muvr_train.data.loader import make_loader
 from muvr_train.data.one_to_many import OneToManyPlan
 from muvr_train.errors import ConfigError
 from muvr_train.evaluation import evaluate
@@ -151,7 +152,8 @@ def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, her
     checkpoint = find_resume(cfg, folder, loggers)
     evaluation = evaluation_callback(cfg, folder, model, data, here, progress)
     trainer = make_trainer(cfg, here, loggers, [*callbacks_of(cfg, progress, total, here.group), evaluation])
-    loader = make_loader(training_batches(cfg, data, here.group), progress, total, cfg.data.workers)
+    batches, ahead = training_batches(cfg, data, here.group), (cfg.data.workers, cfg.data.prefetch)
+    loader = make_loader(batches, progress, total, *ahead, pin=here.device.startswith("cuda"))
     trainer.fit(module, loader, ckpt_path=checkpoint, weights_only=True)
     best = torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)
     module.load_state_dict(best["state_dict"])

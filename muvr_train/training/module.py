@@ -61,7 +61,7 @@ class RetrievalModule(pl.LightningModule):
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """Move a batch (Lightning does not know our type)."""
         del dataloader_idx
-        return batch.to(device)
+        return batch.to(device, non_blocking=True)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Score all queries against all database videos of the batch and give the loss."""

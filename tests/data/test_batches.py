@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
 from muvr_train.data.augment import FeatureAugment
 from muvr_train.data.batch import Batch, load_queries, scatter_rows
-from muvr_train.data.dataset import LiveSampler, SelfSupervisedBatches, SupervisedBatches, make_loader
+from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches
 from muvr_train.data.one_to_many import OneToManyPlan
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
@@ -132,32 +132,6 @@ def test_no_positives_is_an_error() -> None:
     bare = Benchmark("toy", (Partition("p", benchmark.queries, empty, ()),))
     with pytest.raises(DataError, match="no query with a positive"):
         OneToManyPlan(bare)
-
-
-@dataclass
-class Counter:
-    finished: int = 0
-
-
-def test_the_sampler_goes_on_where_the_progress_stands() -> None:
-    progress = Counter()
-    sampler = LiveSampler(progress, 5)
-    assert list(sampler) == [0, 1, 2, 3, 4]
-    progress.finished = 3
-    assert list(sampler) == [3, 4]
-    assert list(sampler) == [3, 4]
-    progress.finished = 5
-    assert list(sampler) == [5, 6, 7, 8, 9]
-    assert len(sampler) == 5
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_workers_give_the_same_batches(store: FeatureStore, workers: int) -> None:
-    augment = FeatureAugment(temporal_crop=0.5, noise=1.0)
-    batches = SupervisedBatches(store, OneToManyPlan(make_benchmark(), topics=3, seed=1), augment)
-    loaded = list(make_loader(batches, Counter(2), 6, workers))
-    assert len(loaded) == 4
-    assert all(equal(batch, batches[n]) for n, batch in enumerate(loaded, start=2))
 
 
 def test_self_supervised_pairs(store: FeatureStore) -> None:

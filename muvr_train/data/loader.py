@@ -1,0 +1,107 @@
+"""The loop's source of batches: those still to come, prepared ahead by a thread or by worker processes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from muvr_train.data.batch import Batch
+
+
+class HasProgress(Protocol):
+    """Something that knows how many training batches are finished."""
+
+    finished: int
+
+
+class LiveSampler(Sampler[int]):
+    """Numbers of the batches that are still to come in this epoch, read from the live progress at each iteration.
+
+    Lightning restores its counters but does not skip data inside an epoch; this sampler starts where the progress
+    stands. The length stays that of a full epoch.
+    """
+
+    def __init__(self, progress: HasProgress, steps_per_epoch: int) -> None:
+        self.progress, self.steps_per_epoch = progress, steps_per_epoch
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch
+
+    def __iter__(self) -> Iterator[int]:
+        start = self.progress.finished
+        yield from range(start, (start // self.steps_per_epoch + 1) * self.steps_per_epoch)
+
+
+class AheadLoader:
+    """Loads batches in this process, some of them ahead in a background thread.
+
+    Which batches come is settled when the first one is asked for. An error of a batch is raised where the batch is
+    asked for, as it is. The thread ends with the iteration, however that ends.
+
+    Args:
+        batches: number n to batch n.
+        numbers: which to load, in order.
+        prefetch: batches that are prepared while another one is worked on; 0 loads each when it is asked for.
+        pin: put batches that are in ordinary memory into pinned memory, from where copies to a GPU can run on the side.
+    """
+
+    def __init__(self, batches: Dataset[Batch], numbers: Sampler[int], prefetch: int, pin: bool = False) -> None:
+        self.batches, self.numbers, self.prefetch, self.pin = batches, numbers, prefetch, pin
+
+    def __len__(self) -> int:
+        return len(self.numbers)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Batch]:
+        if not self.prefetch:
+            yield from map(self._load, self.numbers)
+            return
+        pool = ThreadPoolExecutor(1, "batches")
+        if self.pin:  # a new thread would open the first GPU
+            pool.submit(torch.cuda.set_device, torch.cuda.current_device())
+        try:
+            coming = deque[Any]()
+            for n in self.numbers:
+                coming.append(pool.submit(self._load, n))
+                if len(coming) > self.prefetch:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _load(self, n: int) -> Batch:
+        batch = self.batches[n]
+        return batch.pin_memory() if self.pin else batch
+
+
+def _as_is(batch: Any) -> Any:
+    return batch
+
+
+def make_loader(
+    batches: Dataset[Batch],
+    progress: HasProgress,
+    steps_per_epoch: int,
+    workers: int | None = None,
+    prefetch: int = 2,
+    pin: bool = False,
+) -> Iterable[Batch]:
+    """Build the training loader; every setting gives the same batches.
+
+    Args:
+        batches: number n to batch n.
+        progress: says which batch is the next.
+        steps_per_epoch: batches in an epoch.
+        workers: processes that load; 0 or None loads in this process, with a thread.
+        prefetch: batches that the thread prepares ahead (each worker prepares two).
+        pin: whether batches go to a GPU from pinned memory.
+    """
+    numbers = LiveSampler(progress, steps_per_epoch)
+    if not workers:
+        return AheadLoader(batches, numbers, prefetch, pin)
+    return DataLoader(batches, batch_size=None, sampler=numbers, num_workers=workers, collate_fn=_as_is, pin_memory=pin)
