@@ -10,6 +10,7 @@ import argparse
 import multiprocessing
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +24,7 @@ from process_watch import kilobytes
 
 from muvr_train.models.s2vs_head import CHANNELS
 
+sys.path.insert(1, str(Path(__file__).parents[1]))  # scripts take the slow twins from tests/reference
 T = TypeVar("T")
 MACHINE = Path("/proc/cpuinfo")
 PRELOADED = ("muvr_train.training.module", "muvr_train.search.sources")

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from measure import Clock, Fresh, S2VSWork, gemm, gemm_rate, mib, parse_options, report, run_fresh
 from numpy.typing import NDArray
-from plain_s2vs import plain_scores
 from synthetic_muvr import DIM, FRAMES, Sizes, write_features, write_partition
 
 from muvr_train.benchmarks.muvr import read_muvr
@@ -33,6 +32,7 @@ from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
 from muvr_train.search.sources import ModelScores
+from tests.reference.s2vs_plain import plain_scores
 
 Scores = NDArray[np.float32]
 NAME = "news"

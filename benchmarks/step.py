@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import torch
 from measure import Clock, Fresh, S2VSWork, gemm, gemm_rate, mib, parse_options, report, run_fresh
-from plain_s2vs import plain_scores
 from torch import Tensor, nn
 
 from muvr_train.data.batch import Batch
@@ -30,6 +29,7 @@ from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
 from muvr_train.training.module import RetrievalModule
 from muvr_train.types import QueryBatch, StoreDims, Tokens
+from tests.reference.s2vs_plain import plain_scores
 
 Gradients = dict[str, Tensor]
 
