@@ -136,7 +136,7 @@ def test_sweeps_get_a_folder_for_each_job() -> None:
 
 @pytest.mark.parametrize("sweep", ["seed=range(1,4)", "model=glob(s2*)", "optimizer.lr=interval(0.1,1)"])
 def test_all_kinds_of_sweeps_pass(sweep: str) -> None:
-    assert cli.prepare(["-m", sweep], "train")[0] == sweep
+    assert cli.prepare(["-m", sweep], "train")[1] == sweep
 
 
 def test_added_and_removed_settings_pass() -> None:
@@ -164,7 +164,20 @@ def test_several_processes_need_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("checkpoints/a").mkdir(parents=True)
     Path("checkpoints/a/config.yaml").touch()
     monkeypatch.setenv("RANK", "1")
-    assert cli.prepare(["run=a"], "train") == ["run='a'"]
+    assert cli.prepare(["run=a"], "train") == [
+        *("run='a'", "hydra.output_subdir=null", "hydra.job.name=train_process_1")
+    ]
+
+
+def test_processes_that_a_run_starts_itself_take_their_arguments_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUVR_TRAIN_PREPARED", "1")
+    given = ["--config-dir", "x", "run='a'", "resume_from='b'", "hydra.job.name=train_ddp_process_1"]
+    assert cli.prepare(given, "train") == given
+
+
+def test_a_sweep_does_not_start_processes() -> None:
+    with pytest.raises(ConfigError, match=r"-m with trainer.devices=2.*hydra/launcher=submitit_slurm"):
+        cli.prepare(["-m", "trainer=ddp_cpu", "seed=1,2"], "train")
 
 
 def save_run(name: str, argv: list[str]) -> Path:

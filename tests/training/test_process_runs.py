@@ -1,0 +1,160 @@
+"""train.py and evaluate.py in several processes, started as users start them; killed, stopped, resumed."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.toy import make_toy
+from tests.training.test_resume import assert_equal_runs
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
+
+
+class Runs:
+    """Programs in a folder of their own, on toy data, with one thread in each process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        annotations, features = make_toy(folder / "data")
+        self.data = ["data=muvr", "encoder=demo", f"data.annotations={annotations}", f"data.features={features}"]
+        self.settings = [
+            *("experiment=s2vs_evaclip", *self.data, "logger=csv", "callbacks.progress_bar=false"),
+            *("data.batch.topics=3", "trainer.max_epochs=2", "trainer.steps_per_epoch=4", "trainer.accumulate=2"),
+            *("trainer.every_n_epochs=1", "trainer.checkpoint_every_n_steps=2", "callbacks.log_every_n_steps=1"),
+            *("data.augment.noise=0.5", "benchmark.report=false"),
+        ]
+        configs = folder / "my_configs" / "callbacks"
+        configs.mkdir(parents=True)
+        (configs / "moment.yaml").write_text(
+            "defaults:\n  - default\n\nmoment:\n  _target_: tests.training.moments.At\n  step: 3\n  rank: 1\n  what: nothing\n"
+        )
+
+    def begin(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "MASTER_"))}
+        more = {"OMP_NUM_THREADS": "1", "MUVR_TRAIN_CACHE": str(self.folder / "cache"), "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(
+            [sys.executable, *command],
+            cwd=self.folder,
+            env={**clean, **more, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self, process: subprocess.Popen[str], limit: float = 180) -> tuple[int, str, str]:
+        out, err = process.communicate(timeout=limit)
+        return process.returncode, out, err
+
+    def train(self, name: str, *settings: str, **environment: str) -> tuple[int, str, str]:
+        command = [str(ROOT / "train.py"), "--config-dir", "my_configs", *self.settings, f"run={name}", *settings]
+        return self.end(self.begin(*command, **environment))
+
+    def values(self, name: str) -> dict[tuple[str, str], float]:
+        with (self.folder / "checkpoints" / name / "metrics.csv").open(newline="") as file:
+            return {(row["step"], row["name"]): float(row["value"]) for row in csv.DictReader(file)}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+def assert_same_values(runs: Runs, one: str, other: str) -> None:
+    first, second = runs.values(one), runs.values(other)
+    assert first.keys() == second.keys()
+    assert any(name.startswith("val/") and step == "8" for step, name in first)
+    for (step, name), value in first.items():
+        metric = name.startswith(("val/", "zero_shot"))
+        allowed = 1e-9 if metric else 1e-5 * max(1.0, abs(value))
+        assert abs(second[step, name] - value) <= allowed, (step, name, value, second[step, name])
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_run_is_the_same_in_any_number_of_processes(runs: Runs, count: int) -> None:
+    code, out, err = runs.train("one", "trainer=cpu")
+    assert code == 0, err
+    code, several_out, err = runs.train("several", "trainer=ddp_cpu", f"trainer.devices={count}")
+    assert code == 0, err
+    assert_same_values(runs, "one", "several")
+    assert several_out == out  # one final table
+    assert "Warning" not in err
+    for name in ("metrics.json", "per_query.csv"):
+        one, several = ((runs.folder / "checkpoints" / run / name).read_text() for run in ("one", "several"))
+        assert one.count("\n") == several.count("\n")
+    tables = []
+    for trainer in (["trainer=cpu"], ["trainer=ddp_cpu", f"trainer.devices={count}"]):
+        code, table, err = runs.end(
+            runs.begin(str(ROOT / "evaluate.py"), "ckpt_path=checkpoints/several/best.ckpt", *trainer)
+        )
+        assert code == 0, err
+        tables.append(table)
+    assert tables[0] == tables[1]
+
+
+def test_torchrun_and_resume_are_bit_equal(runs: Runs) -> None:
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29533"]
+    base = [str(ROOT / "train.py"), "--config-dir", "my_configs"]
+    several = ["trainer=ddp_cpu", "callbacks=moment"]
+    assert runs.train("whole", *several)[0] == 0
+    code, _, err = runs.end(runs.begin(*launcher, *base, *runs.settings, *several, "run=torchrun"))
+    assert code == 0, err
+    assert_equal_runs(runs.folder / "checkpoints" / "whole", runs.folder / "checkpoints" / "torchrun")
+    code, _, _ = runs.train("killed", *several, "callbacks.moment.what=kill", "callbacks.moment.rank=0")
+    assert code != 0
+    code, _, err = runs.end(runs.begin(*base, "resume_from=checkpoints/killed", "callbacks.moment.what=nothing"))
+    assert code == 0, err
+    assert_equal_runs(runs.folder / "checkpoints" / "whole", runs.folder / "checkpoints" / "killed")
+
+
+@pytest.mark.parametrize("what", ["kill", "stop"])
+def test_a_lost_process_ends_the_run_with_a_message(runs: Runs, what: str) -> None:
+    start = time.monotonic()
+    code, out, err = runs.train(
+        "lost", "trainer=ddp_cpu", "callbacks=moment", f"callbacks.moment.what={what}", "trainer.timeout=20"
+    )
+    assert code not in (0, None)
+    assert not out
+    if what == "stop":
+        assert "has lost the others" in err, err
+        assert "resume_from=checkpoints/lost" in err
+        assert "is killed" in err
+        assert "Traceback" not in err
+    assert time.monotonic() - start < 150
+    assert not processes_in(runs.folder)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Programs that still work in the folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.readlink(entry / "cwd") == str(folder):
+                    found.append((entry / "cmdline").read_text())
+            except OSError:
+                continue
+    return found
+
+
+def test_missing_features_are_reported_once(runs: Runs) -> None:
+    removed = sorted((runs.folder / "data").rglob("*.npy"))[0]
+    removed.unlink()
+    code, _, err = runs.train("missing", "trainer=ddp_cpu")
+    assert code == 1
+    assert err.count("error") == 1, err
+    assert "Traceback" not in err
+
+
+def test_a_launcher_and_the_settings_must_agree(runs: Runs) -> None:
+    code, _, err = runs.train("x", "trainer=cpu", WORLD_SIZE="2", RANK="0", LOCAL_RANK="0")
+    assert code == 2
+    assert "a launcher started 2 processes, but trainer.devices=1" in err
+    assert not (runs.folder / "checkpoints" / "x").exists()
