@@ -45,6 +45,11 @@ def agreed(group: Group, work: Callable[[], tuple[Kept, Told]]) -> tuple[Kept, l
     return kept, [told for told, _ in found]
 
 
+def in_step(group: Group, work: Callable[[], object]) -> None:
+    """Do something in every process, and wait until all have done it; see `agreed`."""
+    agreed(group, lambda: (work(), None))
+
+
 def _description(error: Exception) -> tuple[type[MuvrTrainError], str]:
     if isinstance(error, MuvrTrainError):
         return type(error), str(error)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from muvr_train.agreement import in_step
+from muvr_train.errors import DataError
 from muvr_train.features.batches import Finished
 from muvr_train.features.index import INDEX, open_streams
 from muvr_train.features.jobs import Job
-from muvr_train.features.manifest import adopt_optional
+from muvr_train.features.lock import StoreLock
+from muvr_train.features.manifest import LATER, adopt_optional, differing_keys
 from muvr_train.features.status import VideoStatus, read_statuses, write_statuses
 from muvr_train.features.store import FeatureStore
-from muvr_train.features.writer import StoreWriter
+from muvr_train.features.writer import StoreWriter, check_place
+from muvr_train.processes import SINGLE, Group
 
 PARTS = ".parts"  # below the store: what the other processes of an extraction have made
 MERGED = "merged-"  # before the name of one that has been taken over
-Barrier = Callable[[], None]
+log = logging.getLogger(__name__)
 
 
 def lacking(jobs: Iterable[Job], streams: Sequence[str], out: Path) -> list[Job]:
@@ -36,15 +41,16 @@ def lacking(jobs: Iterable[Job], streams: Sequence[str], out: Path) -> list[Job]
 class ExtractionSession:
     """One process's share of an extraction into one store.
 
-    Process 0 writes the store itself, every other one a store of its own below `.parts`, which process 0 merges into
-    the store at the end. What a killed extraction left in `.parts` is merged at the beginning, whatever the number of
-    processes was. A status is written before the features it tells of, so no features are without one.
+    Process 0 says what is to be done and hands it out. It writes the store itself, every other one a store of its own
+    below `.parts`, which process 0 merges into the store at the end. What a killed extraction left in `.parts` is
+    merged at the beginning, whatever the number of processes was. A status is written before the features it tells of,
+    so no features are without one. An error of one process at the beginning or the end is one in all.
 
     Args:
-        jobs: all of them, the same in every process.
+        jobs: all of them; those of process 0 count.
         streams: the encoder's streams that are kept.
         out: the store.
-        manifest: how the features are made.
+        manifest: how the features are made; may be completed before `open`.
         dtype: of the store.
         save_every: seconds after which new features are made durable.
         shard_mib: size of the store's files in MiB.
@@ -65,29 +71,65 @@ class ExtractionSession:
         self.save_every, self.shard_mib = save_every, shard_mib
         self.statuses: dict[str, VideoStatus] = {}
         self.todo: list[Job] = []
+        self.group = SINGLE
+        self._writer: StoreWriter | None = None
+        self._lock: StoreLock | None = None
 
-    def open(self, rank: int, world: int, barrier: Barrier) -> list[Job]:
+    def claim(self, group: Group) -> None:
+        """Reserve the store, before anything takes time.
+
+        Raises:
+            DataError: the store was made differently, or another process writes it.
+        """
+        self.group = group
+
+        def reserve() -> None:
+            if group.is_first:
+                self._lock = StoreLock(self.out)
+                manifest = {**self.manifest, "dtype": self.dtype}
+                check_place(self.out, manifest, [key for key in LATER if key not in manifest])
+
+        in_step(group, reserve)
+
+    def open(self, group: Group = SINGLE) -> list[Job]:
         """Prepare the store and give the jobs of this process.
 
         Raises:
             DataError: the store was made differently, is broken, or another process writes it.
         """
-        self.rank, self.world = rank, world
-        if rank == 0:
-            self.writer = self._open_writer(self.out)
+        self.group = group
+
+        def prepare() -> None:
+            if not group.is_first:
+                return
+            self._writer = self._open_writer(self.out, self._lock)
             asked = {job.id for job in self.jobs}
             known = read_statuses(self.out).items()  # failures of files that are gone are forgotten
             self.statuses = {name: status for name, status in known if name in asked or not status.failed}
             self._merge_parts()
-        barrier()
-        again = {name for name, status in read_statuses(self.out).items() if status.failed}
-        again |= {job.id for job in lacking(self.jobs, self.streams, self.out)}
-        self.todo = [job for job in self.jobs if job.id in again]
-        if rank:
-            self.writer = self._open_writer(self.out / PARTS / f"{rank:05d}")
-        barrier()  # nobody may merge before everybody has seen what there is
+            again = {name for name, status in self.statuses.items() if status.failed}
+            again |= {job.id for job in lacking(self.jobs, self.streams, self.out)}
+            self.todo = [job for job in self.jobs if job.id in again]
+
+        in_step(group, prepare)
+        self.todo, first = group.broadcast((self.todo, self.manifest))
+
+        def join() -> None:
+            if differing := differing_keys(first, self.manifest):
+                raise DataError(f"it would make other features than process 0: {', '.join(differing)} differ")
+            if not group.is_first:
+                self._writer = self._open_writer(self.out / PARTS / f"{group.rank:05d}")
+
+        in_step(group, join)
         self._saved = time.monotonic()
-        return self.todo[rank::world]
+        return self.todo[group.rank :: group.size]
+
+    @property
+    def writer(self) -> StoreWriter:
+        """Of what this process makes; once the session is open."""
+        if self._writer is None:
+            raise RuntimeError("the session has not been opened")
+        return self._writer
 
     def record(self, finished: Finished) -> None:
         """Keep what became of a job, and its features."""
@@ -105,27 +147,36 @@ class ExtractionSession:
         self.writer.flush()
         self._saved = time.monotonic()
 
-    def close(self, barrier: Barrier) -> None:
+    def close(self) -> None:
         """End the share of this process; process 0 merges the shares of all."""
-        self.save()
-        if self.rank:
-            self.writer.close()
-        barrier()
-        if self.rank == 0:
-            self._merge_parts()
-            self.writer.close()
-        barrier()
+
+        def finish() -> None:
+            self.save()
+            if not self.group.is_first:
+                self.writer.close()
+
+        def merge() -> None:
+            if self.group.is_first:
+                self._merge_parts()
+                self.writer.close()
+
+        in_step(self.group, finish)
+        in_step(self.group, merge)
 
     def abort(self) -> None:
         """Keep what there is and let go of the store; the next run goes on."""
-        if hasattr(self, "writer"):
+        if self._writer is not None and self._writer.is_open:
             try:
                 self.save()
+            except DataError as error:  # the disk is full: what was saved before is kept
+                log.warning("what was extracted in the last %g seconds is lost: %s", self.save_every, error)
             finally:
-                self.writer.close(compact=False)
+                self._writer.abandon()
+        if self._lock is not None:
+            self._lock.release()
 
-    def _open_writer(self, path: Path) -> StoreWriter:
-        return StoreWriter(path, self.manifest, self.dtype, self.shard_mib)
+    def _open_writer(self, path: Path, lock: StoreLock | None = None) -> StoreWriter:
+        return StoreWriter(path, self.manifest, self.dtype, self.shard_mib, lock)
 
     def _merge_parts(self) -> None:
         """Take over the features and statuses of the other processes; each of their stores is removed after that.

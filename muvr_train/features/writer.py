@@ -119,7 +119,7 @@ class StoreWriter:
 
     def close(self, compact: bool = True) -> None:
         """Flush, merge neighbouring small shards (unless told not to), and let others write. May be called twice."""
-        if not self._lock.held:
+        if not self.is_open:
             return
         try:
             self.flush()
@@ -127,6 +127,11 @@ class StoreWriter:
                 self._compact()
         finally:
             self._lock.release()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has neither been closed nor abandoned."""
+        return self._lock.held
 
     def abandon(self) -> None:
         """Let others write; what was not flushed is lost."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from muvr_train.agreement import agreed
+from muvr_train.agreement import in_step
 from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark, Partition, Query
 from muvr_train.data.batch import load_queries
@@ -107,12 +107,7 @@ class ModelScores:
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
         """Raise if any feature that an evaluation needs is not in the store; see `refuse_missing`."""
-
-        def check() -> tuple[None, None]:
-            refuse_missing(self.store, benchmark, modes)
-            return None, None
-
-        agreed(self.group, check)
+        in_step(self.group, lambda: refuse_missing(self.store, benchmark, modes))
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
         """Ids of the queries whose video has features; none where no database video has."""

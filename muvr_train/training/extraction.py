@@ -6,18 +6,18 @@ The same code runs in one process, on several devices and on several machines (w
 from __future__ import annotations
 
 import logging
+import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor
 
+from muvr_train.agreement import in_step
 from muvr_train.features.batches import FeatureCollector, FrameBatch, batch_frames
 from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.encoders.whitening import FITTED
@@ -36,8 +36,9 @@ from muvr_train.features.progress import Progress
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.session import ExtractionSession, lacking
 from muvr_train.features.status import OK, SHORT, VideoStatus
+from muvr_train.processes import Group
+from muvr_train.training.extraction_processes import lost, make_trainer, telling_losses
 
-LONGEST_WAIT = timedelta(days=1)  # of a process that is done for the one that is last
 log = logging.getLogger(__name__)
 
 
@@ -112,32 +113,6 @@ def extract(
     return ExtractReport(Path(out), frozenset(job.id for job in session.todo), seconds, module.busy, statuses)
 
 
-def make_trainer(device: torch.device, settings: ExtractSettings, callback: pl.Callback) -> pl.Trainer:
-    """A trainer that predicts and does nothing else."""
-    on_gpu = device.type == "cuda"
-    devices: Any = settings.devices
-    if on_gpu and devices == 1 and device.index is not None:
-        devices = [device.index]
-    strategy: Any = "auto"
-    if settings.processes > 1:
-        strategy = DDPStrategy(process_group_backend="nccl" if on_gpu else "gloo", timeout=LONGEST_WAIT)
-    for name in ("pytorch_lightning.utilities.rank_zero", "lightning_fabric.utilities.distributed"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    return pl.Trainer(
-        accelerator="gpu" if on_gpu else "cpu",
-        devices=devices,
-        num_nodes=settings.num_nodes,
-        strategy=strategy,
-        callbacks=[callback],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-        inference_mode=True,
-    )
-
-
 class ExtractionModule(pl.LightningModule):
     """Runs the encoder on batches of frames.
 
@@ -187,22 +162,30 @@ class StoreCallback(pl.Callback):
         self.jobs: list[Job] = []
         self._collector = FeatureCollector(session.dtype, session.streams)
         self._bar: Progress | None = None
+        self._parent = 0
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Learn what the encoder learns, then take this process's share of what the store lacks."""
-        barrier = trainer.strategy.barrier
-        if self.encoder.needs_fit:
-            learned = self.session.out / FITTED
-            if trainer.is_global_zero and not learned.is_file():
-                fit_encoder(self.encoder, self.session.jobs, self.settings)
-                learned.parent.mkdir(parents=True, exist_ok=True)
-                self.encoder.save_fit(learned)
-            barrier()
+        group = Group(trainer.global_rank, trainer.world_size)
+        self._parent = os.getppid()
+        with telling_losses(group):
+            self.session.claim(group)
             if self.encoder.needs_fit:
-                self.encoder.load_fit(learned)
-            self.session.manifest = {**self.session.manifest, **learned_entries(self.encoder)}
-        self.jobs = self.session.open(trainer.global_rank, trainer.world_size, barrier)
+                in_step(group, lambda: self._learn(group))
+                in_step(group, self._take_over)
+            self.jobs = self.session.open(group)
         self._bar = Progress("extracting features", len(self.jobs), self.settings.progress and trainer.is_global_zero)
+
+    def _learn(self, group: Group) -> None:
+        learned = self.session.out / FITTED
+        if group.is_first and not learned.is_file():
+            fit_encoder(self.encoder, self.session.jobs, self.settings)
+            self.encoder.save_fit(learned)
+
+    def _take_over(self) -> None:
+        if self.encoder.needs_fit:
+            self.encoder.load_fit(self.session.out / FITTED)
+        self.session.manifest = {**self.session.manifest, **learned_entries(self.encoder)}
 
     def on_predict_batch_end(
         self,
@@ -213,7 +196,13 @@ class StoreCallback(pl.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Write the videos that end in this batch."""
+        """Write the videos that end in this batch.
+
+        Raises:
+            ProcessError: the process that started this one is gone.
+        """
+        if self.session.group.rank and os.getppid() != self._parent:
+            raise lost(self.session.group, "the one that started it has ended")
         for finished in self._collector.take(batch, outputs):
             status = finished.status
             if status.status != OK:
@@ -225,7 +214,8 @@ class StoreCallback(pl.Callback):
     def on_predict_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Finish the store."""
         self._close_bar()
-        self.session.close(trainer.strategy.barrier)
+        with telling_losses(self.session.group):
+            self.session.close()
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Keep what was done."""
