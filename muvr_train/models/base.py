@@ -13,6 +13,8 @@ from muvr_train.errors import ConfigError, DataError
 from muvr_train.types import Tokens
 from muvr_train.whitening import Whitening
 
+WORK_SHARE = 4
+"""One part in so many of `memory_budget` is for what scoring computes with in inference."""
 EXTRAS = frozenset({"range_excess", "self"})
 """What `similarity_with_extras` can give besides the scores."""
 
@@ -29,9 +31,16 @@ class SimilarityNetwork(nn.Module, ABC):
     Attributes:
         range: lowest and highest possible score of `similarity`.
         index_dim: size of the vectors after whitening.
+        memory_budget: bytes that training may hold for scoring a batch; in inference a quarter of it is for the work
+            space, see `work_bytes`, and the rest for tokens and scores. None = what is fast. Changes no score by more
+            than rounding.
+        product_dtype: torch.bfloat16 or torch.float16 multiplies frames rounded to it where nothing is trained, with sums and
+            results in float32; None = all in float32.
     """
 
     range: tuple[float, float] = (-1.0, 1.0)
+    memory_budget: int | None = None
+    product_dtype: torch.dtype | None = None
 
     def __init__(self, dim: int, regions: int = 1, whiten: bool | int = False) -> None:
         super().__init__()
@@ -124,6 +133,25 @@ class SimilarityNetwork(nn.Module, ABC):
     @abstractmethod
     def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:
         """The map behind the score, for pictures: [Q, N, T1', T2'], 0 where either side is padded."""
+
+    @property
+    def work_bytes(self) -> int:
+        """Bytes of `memory_budget` that inference may take beside tokens and scores; 0 without a budget."""
+        return 0 if self.memory_budget is None else self.memory_budget // WORK_SHARE
+
+    def products_at_once(self, fast: int) -> int:
+        """Bound on the entries of one product of frames: `fast`, or fewer where a budget leaves less."""
+        return fast if self.memory_budget is None else max(1, min(fast, self.work_bytes // 12))
+
+    def training_bytes(self, q: Tokens, n: Tokens) -> tuple[int, int]:
+        """About what scoring a batch holds in training.
+
+        Returns:
+            Bytes for each pair of a query and a database video until the backward pass, and bytes needed besides. A
+            network that can compute its scores again in the backward pass counts only what it then still holds.
+        """
+        (t1, r1), (t2, r2) = q.x.shape[1:3], n.x.shape[1:3]
+        return 16 * t1 * r1 * t2 * r2, 0
 
     def _no_extra_maps(self, extra_maps: Tensor | None) -> None:
         if extra_maps is not None:

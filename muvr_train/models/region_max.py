@@ -17,6 +17,8 @@ from muvr_train.models.functional import full_precision, half_type, products
 
 BLOCK_ENTRIES = {"cpu": 700_000, "cuda": 32_000_000}
 """Products of one block: what stays in the second-level cache of a core or two, or enough to fill a GPU."""
+BYTES_PER_PRODUCT = 12
+"""The products of a block, what is compared with them or made of them, and smaller things."""
 
 
 class Block(NamedTuple):
@@ -55,7 +57,7 @@ def region_maps(
     """
     entries = entries or BLOCK_ENTRIES.get(x_q.device.type, BLOCK_ENTRIES["cpu"])
     settings = Settings(symmetric, x_q is x_n, half or half_type(x_q), entries)
-    return torch.as_tensor(_RegionMaps.apply(x_q, None if settings.same else x_n, settings))  # type: ignore[no-untyped-call]
+    return torch.as_tensor(_RegionMaps.apply(x_q, None if settings.same else x_n, settings))
 
 
 def map_bytes(x_q: Tensor, x_n: Tensor, symmetric: bool) -> int:

@@ -6,41 +6,26 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
-from torch.utils.checkpoint import checkpoint
 
 from muvr_train.errors import ConfigError
+from muvr_train.memory import show_bytes
 from muvr_train.models.base import SimilarityNetwork
-from muvr_train.models.chamfer import Chamfer
-from muvr_train.models.frame_max import FrameMax
-from muvr_train.models.functional import (
-    block_sizes,
-    chamfer_frames,
-    compact,
-    forbid_empty,
-    frame_maps,
-    pair_maps,
-    repeat_short,
-    weighted,
-)
-from muvr_train.models.s2vs_head import CHANNELS, S2VSHead, Sides
-from muvr_train.models.s2vs_index import Attention, Binarization, frame_attention, with_weight
+from muvr_train.models.functional import block_sizes, compact, forbid_empty, pair_maps, repeat_short, weighted
+from muvr_train.models.recompute import pieces_at_once, recomputed
+from muvr_train.models.region_max import BYTES_PER_PRODUCT, map_bytes, region_maps
+from muvr_train.models.s2vs_base import base_scorer, base_sides, check_combination
+from muvr_train.models.s2vs_head import S2VSHead, Sides, refine, score_maps
+from muvr_train.models.s2vs_index import Attention, Binarization
+from muvr_train.models.s2vs_tiles import Scored, Side, back_in_order, make_side, paired, tiled
 from muvr_train.types import Tokens
 
 MIN_FRAMES = 4
-CHUNK_ELEMENTS = {"cpu": 3_000_000, "cuda": 64_000_000}
-Scored = tuple[Tensor, Tensor]
-
-
-def base_scorer(name: str, dim: int, regions: int) -> SimilarityNetwork:
-    """An untrained scorer by name, on tokens that are normalised (and whitened) already."""
-    if name in ("frame_max", "frame_max_frames"):
-        return FrameMax(dim, regions, over="frames" if name.endswith("frames") else "regions")
-    if name in ("chamfer", "chamfer_max", "chamfer_frames"):
-        pooling = "max" if name == "chamfer_max" else "chamfer"
-        return Chamfer(dim, regions, over="frames" if name.endswith("frames") else "regions", region_pooling=pooling)
-    names = "frame_max, frame_max_frames, chamfer, chamfer_max, chamfer_frames"
-    raise ConfigError(f"model.base={name!r}: must be one of {names}")
+CHUNK_CELLS = {"cpu": 60_000, "cuda": 4_000_000}
+"""Cells of the maps that the CNN reads at once: what stays near a processor's caches, or enough to fill a GPU."""
+MAP_ENTRIES = {"cpu": 1_000_000, "cuda": 64_000_000}
+"""Cells of the maps that exist at once in inference."""
+RECOMPUTE_ABOVE = {"cpu": 2**29, "cuda": 2**33}
+"""Bytes of the CNN's activations in a training batch from which on they are computed twice instead of kept."""
 
 
 class S2VS(SimilarityNetwork):
@@ -67,9 +52,11 @@ class S2VS(SimilarityNetwork):
             equal, so the score starts as the base's. Frames that unrelated videos share (title cards) can so be
             learned to count for nothing. Needs residual and the plain attention.
         mask_pooling: "all": padding never changes a score; "any": the reference's rule, under which it does.
-        pair_chunk: how many video pairs the CNN reads at once in eval mode; None = as many as fit in about 3 million
-            entries per layer (64 million on a GPU). Never changes a score by more than rounding.
-        checkpointing: train in such chunks too and recompute them in the backward pass: far less memory, slower.
+        pair_chunk: how many video pairs the CNN reads at once; None = as many as run fastest, or fewer under
+            `memory_budget`. Never changes a score by more than rounding. Batch norm in train mode needs all at once.
+        checkpointing: compute what the CNN holds for the backward pass again there instead of keeping it: less memory.
+            None = where a batch would hold more than 0.5 GiB (8 GiB on a GPU), or more than `memory_budget` leaves.
+        compile: let torch compile the CNN (the first batches then take long).
     """
 
     def __init__(
@@ -88,10 +75,11 @@ class S2VS(SimilarityNetwork):
         base_weights: bool = False,
         mask_pooling: str = "all",
         pair_chunk: int | None = None,
-        checkpointing: bool = False,
+        checkpointing: bool | None = None,
+        compile: bool = False,  # noqa: A002
     ) -> None:
         super().__init__(dim, regions, whiten)
-        _check_combination(attention, attention_norm, binarization, residual, batch_norm, checkpointing)
+        check_combination(attention, attention_norm, binarization, residual, batch_norm, checkpointing)
         if base_weights and not (residual and attention and not attention_norm):
             raise ConfigError("model.base_weights=true needs model.residual=true, attention=true, attention_norm=false")
         if pair_chunk is not None and pair_chunk < 1:
@@ -103,6 +91,8 @@ class S2VS(SimilarityNetwork):
         if base_weights and self.attention is not None:
             nn.init.zeros_(self.attention.context_vector.weight)
         self.head = S2VSHead(batch_norm, pooling, mask_pooling)
+        if compile:
+            self.head.compile(dynamic=True)
         scorer = base_scorer(base, self.index_dim, regions)
         self.base: SimilarityNetwork | None = scorer if residual else None
         self.residual_scale = nn.Parameter(torch.zeros(())) if residual else None
@@ -115,7 +105,7 @@ class S2VS(SimilarityNetwork):
         return -reach, reach
 
     def _index(self, tokens: Tokens) -> Tokens:
-        if self.head.mask_pooling == "all" or not self.head.pooling:
+        if self._may_trim:
             tokens = compact(tokens)
         x = tokens.x if self.attention is None else self.attention(tokens.x)
         x = x if self.binarization is None else self.binarization(x)
@@ -139,86 +129,98 @@ class S2VS(SimilarityNetwork):
 
     def _compare(self, q: Tokens, n: Tokens, extra_maps: Tensor | None) -> Scored:
         self._no_extra_maps(extra_maps)
-        long_q, long_n = repeat_short(q, MIN_FRAMES), repeat_short(n, MIN_FRAMES)
-        x_q, x_n = weighted(long_q), weighted(long_n)
-        padded = not (bool(long_q.mask.all()) and bool(long_n.mask.all()))
-        step_q, step_n = self._chunks(x_q, x_n)
-        rows: list[Scored] = []
-        for i in range(0, len(q), step_q):
-            block, mask = x_q[i : i + step_q], long_q.mask[i : i + step_q]
-            row = []
-            for j in range(0, len(n), step_n):
-                masks = (mask, long_n.mask[j : j + step_n]) if padded else None
-                row.append(self._run(block, x_n[j : j + step_n], masks))
-            rows.append(_cat(row, 1))
-        scores, excess = _cat(rows, 0) if rows and len(n) else (x_q.new_zeros((len(q), len(n))),) * 2
+        side_q = self._side(q)
+        side_n = side_q if n is q else self._side(n)
+        scores, excess = (back_in_order(matrix, side_q, side_n) for matrix in self._score(side_q, side_n))
         return forbid_empty(self._add_base(scores, q, n), q.mask, n.mask), excess
 
-    def _chunks(self, x_q: Tensor, x_n: Tensor) -> tuple[int, int]:
-        if self.training and not self.checkpointing:
-            return max(1, len(x_q)), max(1, len(x_n))
-        (_, t1, r1, _), (_, t2, r2, _) = x_q.shape, x_n.shape
-        if self.pair_chunk is not None:
-            return block_sizes(len(x_q), len(x_n), 1, self.pair_chunk)
-        limit = CHUNK_ELEMENTS.get(x_q.device.type, CHUNK_ELEMENTS["cpu"])
-        return block_sizes(len(x_q), len(x_n), t1 * t2 * max(CHANNELS[0], r1 * r2), limit)
+    def _side(self, tokens: Tokens) -> Side:
+        tokens = repeat_short(tokens, MIN_FRAMES)
+        return make_side(tokens, weighted(tokens), self._may_trim and not self._whole, MIN_FRAMES)
 
-    def _run(self, x_q: Tensor, x_n: Tensor, masks: Sides | None) -> Scored:
-        if self.training and self.checkpointing:
-            scores, excess = checkpoint(self._score_block, x_q, x_n, masks, use_reentrant=False)
-            return scores, excess
-        return self._score_block(x_q, x_n, masks)
+    @property
+    def _may_trim(self) -> bool:
+        """Whether padding changes no score; real frames then come first."""
+        return self.head.mask_pooling == "all" or not self.head.pooling
 
-    def _score_block(self, x_q: Tensor, x_n: Tensor, masks: Sides | None) -> Scored:
-        """Scores and range excess [Q, N] of one block."""
-        maps, sides, excess = self._refined(x_q, x_n, masks)
-        shape = (len(x_q), len(x_n))
-        return self._pool(maps, sides).view(shape), excess.view(shape)
+    @property
+    def _whole(self) -> bool:
+        """Whether scores depend on what else is in the batch, which then cannot be split."""
+        return self.head.batch_norm and self.training
+
+    def _score(self, q: Side, n: Side) -> Scored:
+        """Scores and range excess [Q, N]; in inference not all maps exist at once."""
+        if self._whole or torch.is_grad_enabled():
+            return self._score_block(q, n)
+        limit = _of_device(MAP_ENTRIES, q.x) if self.memory_budget is None else self.work_bytes // 16
+        steps = block_sizes(len(q), len(n), q.x.shape[1] * n.x.shape[1], limit)
+        return tiled(lambda a, b: self._score_block(q[a], n[b]), len(q), len(n), steps, q.x)
+
+    def _score_block(self, q: Side, n: Side) -> Scored:
+        maps = self.frame_to_frame(q.x, n.x)
+        pairs, again = self._plan(q, n)
+
+        def score(a: slice, b: slice) -> Scored:
+            part_q, part_n = q[a], n[b]
+            piece = maps[a, b, : part_q.x.shape[1], : part_n.x.shape[1]].flatten(0, 1)
+            sides = paired(part_q, part_n)
+            run = recomputed(self._score_maps, piece, sides) if again else self._score_maps(piece, sides)
+            return run[0].view(len(part_q), -1), run[1].view(len(part_q), -1)
+
+        return tiled(score, len(q), len(n), block_sizes(len(q), len(n), 1, pairs), maps)
+
+    def _score_maps(self, maps: Tensor, sides: Sides | None) -> Scored:
+        return score_maps(self.head, maps, sides, self.symmetric)
+
+    def _plan(self, q: Side, n: Side) -> tuple[int, bool]:
+        """How many pairs the CNN reads at once, and whether the backward pass computes them again."""
+        (t1, r1), (t2, r2), pairs = q.x.shape[1:3], n.x.shape[1:3], max(1, len(q) * len(n))
+        learns = self.training and torch.is_grad_enabled()
+        each, what = t1 * t2 * self.head.cell_bytes(learns), f"one pair of videos of {t1} and {t2} frames"
+        fast = self.pair_chunk or max(1, _of_device(CHUNK_CELLS, q.x) // (t1 * t2))
+        if not learns and not self._whole:
+            room = None if self.memory_budget is None else self.work_bytes // 2
+            return pieces_at_once(fast, room, BYTES_PER_PRODUCT * t1 * r1 * t2 * r2, each, what), False
+        kept = pairs * map_bytes(q.x, n.x, self.symmetric)
+        if self._whole:
+            self._refuse_parts(pairs, kept + pairs * each)
+            return pairs, False
+        room = self.memory_budget or _of_device(RECOMPUTE_ABOVE, q.x)
+        again = kept + pairs * each > room if self.checkpointing is None else self.checkpointing
+        return pieces_at_once(fast, self.memory_budget if again else None, kept, each, what), again
+
+    def _refuse_parts(self, pairs: int, size: int) -> None:
+        reason = None
+        if self.pair_chunk is not None and self.pair_chunk < pairs:
+            reason = f"model.pair_chunk={self.pair_chunk}, but the batch has {pairs} pairs of videos"
+        if self.memory_budget is not None and self.memory_budget < size:
+            reason = f"memory_budget={show_bytes(self.memory_budget)}, but scoring the batch takes {show_bytes(size)}"
+        if reason is not None:
+            raise ConfigError(
+                f"{reason}, and model.batch_norm=true needs all pairs of a training batch at once: set it "
+                "off, give more memory or make the batch smaller"
+            )
+
+    def training_bytes(self, q: Tokens, n: Tokens) -> tuple[int, int]:
+        """Bytes for each pair until the backward pass, and bytes besides; see the base class."""
+        (t1, r1), (t2, r2) = q.x.shape[1:3], n.x.shape[1:3]
+        cells = max(t1, MIN_FRAMES) * max(t2, MIN_FRAMES)
+        return map_bytes(q.x, n.x, self.symmetric), cells * (self.head.cell_bytes(True) + BYTES_PER_PRODUCT * r1 * r2)
 
     def frame_to_frame(self, x_q: Tensor, x_n: Tensor, masks: Sides | None = None) -> Tensor:
         """What the CNN reads: maps [Q, N, T1, T2] of indexed vectors [., T, R, D], 0 where a frame is padded."""
-        maps = frame_maps(x_q, x_n, "chamfer", self.symmetric)
+        entries = None if self.memory_budget is None else self.work_bytes // (4 * BYTES_PER_PRODUCT)
+        maps = region_maps(x_q, x_n, self.symmetric, entries, None if self.training else self.product_dtype)
         if self.binarization is not None:
             maps = maps / self.binarization.projection.shape[1]
         return maps if masks is None else maps.masked_fill(~(masks[0][:, None, :, None] & masks[1][None, :, None]), 0.0)
 
-    def _refined(self, x_q: Tensor, x_n: Tensor, masks: Sides | None) -> tuple[Tensor, Sides | None, Tensor]:
-        maps = self.frame_to_frame(x_q, x_n).flatten(0, 1)
-        sides = None
-        if masks is not None:
-            count_q, count_n = len(x_q), len(x_n)
-            sides = (masks[0].repeat_interleave(count_n, dim=0), masks[1].repeat(count_q, 1))
-        return self._apply_head(maps, sides)
-
-    def _apply_head(self, maps: Tensor, sides: Sides | None) -> tuple[Tensor, Sides | None, Tensor]:
-        """Clipped maps [P, T1', T2'], their sides, and the excess [P]."""
-        refined, sides = self.head(maps[:, None], sides)
-        refined = refined[:, 0]
-        excess = (F.relu(refined - 1) + F.relu(-1 - refined)).sum(dim=(1, 2))
-        return F.hardtanh(refined), sides, excess
-
-    def _pool(self, maps: Tensor, sides: Sides | None) -> Tensor:
-        rows, columns = (None, None) if sides is None else sides
-        scores = chamfer_frames(maps, rows, columns)
-        if self.symmetric:
-            scores = (scores + chamfer_frames(maps.transpose(-1, -2), columns, rows)) / 2
-        return scores
-
     def _add_base(self, scores: Tensor, q: Tokens, n: Tokens) -> Tensor:
         if self.base is None or self.residual_scale is None:
             return scores
-        known = self.base.similarity(*self._base_sides(self.base, q, n))
+        self.base.memory_budget, self.base.product_dtype = self.memory_budget, self.product_dtype
+        known = self.base.similarity(*base_sides(self.base, q, n, self.base_weights))
         return known + self.residual_scale.float() * scores
-
-    def _base_sides(self, base: SimilarityNetwork, q: Tokens, n: Tokens) -> tuple[Tokens, Tokens]:
-        """What the base compares: directions, which the attention does not change, and frame weights if wanted."""
-        with torch.no_grad():
-            sides = base.index(q), base.index(n)
-        if not self.base_weights:
-            return sides
-        w_q, w_n = (frame_attention(tokens) for tokens in (q, n))
-        w_q = w_q * (q.mask.sum(dim=1, keepdim=True) / w_q.sum(dim=1, keepdim=True).clamp(min=1e-12))
-        return with_weight(sides[0], w_q), with_weight(sides[1], 2 * w_n)
 
     def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
         """Scores [P] of q_i with n_i."""
@@ -226,42 +228,20 @@ class S2VS(SimilarityNetwork):
         maps = pair_maps(weighted(long_q), weighted(long_n), "chamfer", self.symmetric)
         if self.binarization is not None:
             maps = maps / self.binarization.projection.shape[1]
-        maps, sides, _ = self._apply_head(maps, (long_q.mask, long_n.mask))
-        scores = self._pool(maps, sides)
+        scores, _ = self._score_maps(maps, (long_q.mask, long_n.mask))
         if self.base is not None and self.residual_scale is not None:
-            known = self.base.pair_similarity(*self._base_sides(self.base, q, n))
+            known = self.base.pair_similarity(*base_sides(self.base, q, n, self.base_weights))
             scores = known + self.residual_scale.float() * scores
         return scores.masked_fill(~(q.mask.any(dim=1) & n.mask.any(dim=1)), float("-inf"))
 
     def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:
         """What the CNN made of the frame-to-frame map, clipped to [-1, 1]: [Q, N, T1', T2'], 0 where padded."""
         long_q, long_n = repeat_short(q, MIN_FRAMES), repeat_short(n, MIN_FRAMES)
+        sides = long_q.mask.repeat_interleave(len(n), dim=0), long_n.mask.repeat(len(q), 1)
         with torch.no_grad():
-            maps, _, _ = self._refined(weighted(long_q), weighted(long_n), (long_q.mask, long_n.mask))
-        return maps.unflatten(0, (len(q), len(n)))  # type: ignore[no-untyped-call, no-any-return]
+            maps = self.frame_to_frame(weighted(long_q), weighted(long_n)).flatten(0, 1)
+            return refine(self.head, maps, sides)[0].unflatten(0, (len(q), len(n)))  # type: ignore[no-untyped-call, no-any-return]
 
 
-def _check_combination(
-    attention: bool,
-    attention_norm: bool,
-    binarization: int | None,
-    residual: bool,
-    batch_norm: bool,
-    checkpointing: bool,
-) -> None:
-    """Raise ConfigError for settings that exclude each other."""
-    if binarization is not None and binarization < 1:
-        raise ConfigError(f"model.binarization={binarization}: must be a number of bits >= 1, or null")
-    if binarization is not None and attention:
-        raise ConfigError("model.binarization excludes model.attention: set model.attention=false")
-    if binarization is not None and residual:
-        raise ConfigError("model.residual needs the features that model.binarization throws away: set one of them off")
-    if attention_norm and not attention:
-        raise ConfigError("model.attention_norm=true needs model.attention=true")
-    if batch_norm and checkpointing:
-        raise ConfigError("model.checkpointing splits batches, which changes model.batch_norm: set one of them off")
-
-
-def _cat(blocks: list[Scored], dim: int) -> Scored:
-    scores, excess = zip(*blocks, strict=True)
-    return torch.cat(scores, dim), torch.cat(excess, dim)
+def _of_device(sizes: dict[str, int], x: Tensor) -> int:
+    return sizes.get(x.device.type, sizes["cpu"])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from muvr_train.errors import ConfigError
+from muvr_train.models.functional import chamfer_frames
 
 CHANNELS = (32, 64, 128)
 Sides = tuple[Tensor, Tensor]
@@ -38,6 +39,16 @@ class S2VSHead(nn.Module):
         self.fconv = nn.Conv2d(CHANNELS[-1], 1, 1)
         self.to(memory_format=torch.channels_last)
 
+    def cell_bytes(self, training: bool) -> int:
+        """About how many bytes the layers hold for one cell of a map: at a time, or until the backward pass."""
+        cells = (1, 1 / 4, 1 / 16) if self.pooling else (1, 1, 1)
+        convolved = [4 * cell * channels for cell, channels in zip(cells, CHANNELS, strict=True)]
+        pooled = [0.75 * size for size in convolved[:2]] if self.pooling else convolved  # values and their int64 places
+        normalised = [*convolved, *convolved] if self.batch_norm else []
+        if training:
+            return round(sum(convolved) + sum(pooled) + sum(normalised) + max(convolved))
+        return round(2 * max(convolved) + max(pooled))
+
     def _layer(self, before: int, after: int) -> nn.Module:
         conv = nn.Conv2d(before, after, 3, bias=not self.batch_norm)
         return nn.Sequential(conv, nn.BatchNorm2d(after)) if self.batch_norm else conv
@@ -56,11 +67,12 @@ class S2VSHead(nn.Module):
         x = x.contiguous(memory_format=torch.channels_last)
         for position, layer in enumerate((self.conv1, self.conv2, self.conv3)):
             x, sides = self._convolve(layer, x, sides)
-            x = _zero_padding(x, sides).relu_()
             if self.pooling and position < 2:
-                x = F.max_pool2d(x, 2)
+                # before the ReLU, which has then a quarter of the cells; of masked cells only those count here that
+                # share a pooled cell with real ones, and under "all" none do
+                x = F.max_pool2d(x if self.mask_pooling == "all" else _zero_padding(x, sides), 2)
                 sides = None if sides is None else (self._pool_mask(sides[0]), self._pool_mask(sides[1]))
-                x = _zero_padding(x, sides)
+            x = _zero_padding(x, sides).relu_()
         return _zero_padding(self.fconv(x).float(), sides), sides
 
     def _convolve(self, layer: nn.Module, x: Tensor, sides: Sides | None) -> tuple[Tensor, Sides | None]:
@@ -87,6 +99,24 @@ class S2VSHead(nn.Module):
         half = mask.shape[1] // 2
         pairs = mask[:, : half * 2].reshape(-1, half, 2)
         return pairs.all(dim=2) if self.mask_pooling == "all" else pairs.any(dim=2)
+
+
+def refine(head: S2VSHead, maps: Tensor, sides: Sides | None) -> tuple[Tensor, Sides | None, Tensor]:
+    """Maps [P, T1, T2] refined and clipped to [-1, 1]; their sides, and how far they lay outside, summed: [P]."""
+    refined, sides = head(maps[:, None], sides)
+    refined = refined[:, 0]
+    excess = (F.relu(refined - 1) + F.relu(-1 - refined)).sum(dim=(1, 2))
+    return F.hardtanh(refined), sides, excess
+
+
+def score_maps(head: S2VSHead, maps: Tensor, sides: Sides | None, symmetric: bool) -> tuple[Tensor, Tensor]:
+    """Scores [P] of maps [P, T1, T2]: Chamfer over frames of what the head makes of them; and the excess [P]."""
+    refined, sides, excess = refine(head, maps, sides)
+    rows, columns = (None, None) if sides is None else sides
+    scores = chamfer_frames(refined, rows, columns)
+    if symmetric:
+        scores = (scores + chamfer_frames(refined.transpose(-1, -2), columns, rows)) / 2
+    return scores, excess
 
 
 def _cells(sides: Sides) -> Tensor:

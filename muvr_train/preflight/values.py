@@ -118,6 +118,8 @@ OWN_MODEL_RULES = {
     "model.whiten": Rule(lambda v: isinstance(v, bool) or whole(1).allows(v), "true | false | a number of components"),
     "model.binarization": optional(whole(1)),
     "model.pair_chunk": optional(whole(1)),
+    "model.checkpointing": optional(FLAG),
+    "model.compile": FLAG,
     **{
         f"model.{name}": FLAG
         for name in ("residual", "base_weights", "attention", "attention_norm", "symmetric", "batch_norm")

@@ -14,7 +14,8 @@ from torch import Tensor
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.losses.infonce import InfoNCELoss
 from muvr_train.models.reference import load_reference_weights, read_reference_checkpoint
-from muvr_train.models.s2vs import S2VS, base_scorer
+from muvr_train.models.s2vs import S2VS
+from muvr_train.models.s2vs_base import base_scorer
 from muvr_train.types import Tokens
 
 DIM = 8
