@@ -34,8 +34,8 @@ class SimilarityNetwork(nn.Module, ABC):
         memory_budget: bytes that training may hold for scoring a batch; in inference a quarter of it is for the work
             space, see `work_bytes`, and the rest for tokens and scores. None = what is fast. Changes no score by more
             than rounding.
-        product_dtype: torch.bfloat16 or torch.float16 multiplies frames rounded to it where nothing is trained, with sums and
-            results in float32; None = all in float32.
+        product_dtype: torch.bfloat16 or torch.float16 multiplies frames rounded to it where nothing is trained, with
+            sums and results in float32; None = all in float32.
     """
 
     range: tuple[float, float] = (-1.0, 1.0)
@@ -142,6 +142,11 @@ class SimilarityNetwork(nn.Module, ABC):
     def products_at_once(self, fast: int) -> int:
         """Bound on the entries of one product of frames: `fast`, or fewer where a budget leaves less."""
         return fast if self.memory_budget is None else max(1, min(fast, self.work_bytes // 12))
+
+    @property
+    def divisible(self) -> bool:
+        """Whether the score of a pair depends on nothing else in its batch, so that a batch may be split."""
+        return True
 
     def training_bytes(self, q: Tokens, n: Tokens) -> tuple[int, int]:
         """About what scoring a batch holds in training.

@@ -18,8 +18,10 @@ from muvr_train.memory import show_bytes
 R = TypeVar("R")
 
 
-def recomputed(work: Callable[..., R], *arguments: Any) -> R:
-    """`work(*arguments)`, of which nothing is kept but the result; the backward pass calls it again."""
+def run_piece(work: Callable[..., R], *arguments: Any, again: bool = True) -> R:
+    """`work(*arguments)`; with `again` nothing of it is kept but the result, and the backward pass calls it again."""
+    if not again:
+        return work(*arguments)
     result: R = checkpoint(work, *arguments, use_reentrant=False)
     return result
 

@@ -13,6 +13,7 @@ from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.models.base import EXTRAS, SimilarityNetwork
 from muvr_train.models.functional import full_precision
 from muvr_train.models.fusion.base import FusionHead, PartScorers, part_present
+from muvr_train.models.recompute import pieces_at_once, run_piece
 from muvr_train.models.text import TextPart
 from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, Tokens
 
@@ -29,7 +30,13 @@ class Retriever(nn.Module):
         dims: sizes of the feature store; without `text_dim` there is no text part.
         text_pooling: training-time pooling of the text part, see `TextPart`.
         text_temperature: its temperature.
+
+    Attributes:
+        query_chunk: queries that training scores at a time, each time again in the backward pass; None = all at once,
+            or as many as `network.memory_budget` has room for. The loss is that of the whole batch all the same.
     """
+
+    query_chunk: int | None = None
 
     def __init__(
         self,
@@ -69,6 +76,20 @@ class Retriever(nn.Module):
         raw = video.to(dtype=torch.float32).normalized()
         own = raw if fine is None else fine.to(dtype=torch.float32).normalized()
         return EncodedDatabase(raw, self._index(raw), own)
+
+    def encode_batch(
+        self, queries: QueryBatch, video: Tokens, fine: Tokens | None = None
+    ) -> tuple[EncodedQuery, EncodedDatabase]:
+        """Both sides of a training batch; where the videos are the same on both, they are indexed once.
+
+        A network may then save half of the work of comparing them.
+        """
+        encoded = self.encode_query(queries)
+        raw = encoded.query.video
+        if queries.video is None or raw is None or encoded.index is None or queries.video.x is not video.x:
+            return encoded, self.encode_database(video, fine)
+        own = raw if fine is None else fine.to(dtype=torch.float32).normalized()
+        return encoded, EncodedDatabase(raw, encoded.index, own)
 
     def score(self, q: EncodedQuery, n: EncodedDatabase) -> Tensor:
         """Fused scores float32 [Q, N] from all parts that each query has, higher is more similar.
@@ -119,10 +140,37 @@ class Retriever(nn.Module):
         rows of queries that lack the part.
         """
         _check_votes(q.query, "training")
+        rows = self._rows_at_once(q, n)
+        if rows >= len(q.query):
+            return self._training_scores(q, n, wanted)
+        chunks = [slice(start, start + rows) for start in range(0, len(q.query), rows)]
+        parts = [run_piece(self._training_scores, _take(q, chunk), n, wanted) for chunk in chunks]
+        scores, extras = ([part[kind] for part in parts] for kind in (0, 1))
+        return _join(scores), _join(extras)
+
+    def _training_scores(
+        self, q: EncodedQuery, n: EncodedDatabase, wanted: frozenset[str]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         prepared, parts, extras = self._parts(q, n, wanted & EXTRAS)
         scores = {"fused": self._combine(parts, prepared.query), **parts}
         flags = {f"present/{part}": part_present(prepared.query, part) for part in parts}
         return scores, {**extras, **flags}
+
+    def _rows_at_once(self, q: EncodedQuery, n: EncodedDatabase) -> int:
+        """How many queries training scores at a time."""
+        count, network = max(1, len(q.query)), self.network
+        if self.query_chunk is not None and self.query_chunk < count and not network.divisible:
+            raise ConfigError(
+                f"query_chunk={self.query_chunk} would split a batch of {count} queries, which changes the scores of "
+                f"{type(network).__name__} (batch norm in train mode?)"
+            )
+        if not network.divisible or self.query_chunk is not None:
+            return self.query_chunk or count
+        each, fixed = (0, 0) if q.index is None else network.training_bytes(q.index, n.index)
+        if self.text_part is not None and q.query.text is not None:
+            each += 16 * q.query.text.x.shape[1] * n.fine.x[0, :, :, 0].numel()
+        what = f"scoring one query against {len(n)} videos"
+        return pieces_at_once(count, network.memory_budget, fixed, each * len(n), what)
 
     def _parts(
         self, q: EncodedQuery, n: EncodedDatabase, wanted: frozenset[str] = frozenset()
@@ -165,6 +213,22 @@ def restrict(q: EncodedQuery, parts: Sequence[str]) -> EncodedQuery:
     keep_video, keep_text = "video" in parts, "text" in parts
     query = replace(query, video=query.video if keep_video else None, text=query.text if keep_text else None)
     return EncodedQuery(query, q.index if keep_video else None)
+
+
+def _take(q: EncodedQuery, rows: slice) -> EncodedQuery:
+    return EncodedQuery(q.query[rows], None if q.index is None else q.index[rows])
+
+
+def _join(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Rows under each other; where only some have a name (a part that no other query has), 0 for the others."""
+    counts = [len(next(iter(part.values()))) for part in parts]
+    joined = {}
+    for name, like in {name: value for part in parts for name, value in part.items()}.items():
+        rows = zip(parts, counts, strict=True)
+        joined[name] = torch.cat(
+            [part[name] if name in part else like.new_zeros((count, *like.shape[1:])) for part, count in rows]
+        )
+    return joined
 
 
 def _blank(rows: Tensor, present: Tensor) -> Tensor:

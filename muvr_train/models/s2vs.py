@@ -11,7 +11,7 @@ from muvr_train.errors import ConfigError
 from muvr_train.memory import show_bytes
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.functional import block_sizes, compact, forbid_empty, pair_maps, repeat_short, weighted
-from muvr_train.models.recompute import pieces_at_once, recomputed
+from muvr_train.models.recompute import pieces_at_once, run_piece
 from muvr_train.models.region_max import BYTES_PER_PRODUCT, map_bytes, region_maps
 from muvr_train.models.s2vs_base import base_scorer, base_sides, check_combination
 from muvr_train.models.s2vs_head import S2VSHead, Sides, refine, score_maps
@@ -124,7 +124,7 @@ class S2VS(SimilarityNetwork):
         if "range_excess" in wanted:
             extras["range_excess"] = excess
         if "self" in wanted:
-            extras["self"] = scores.diagonal() if q is n else self.pair_similarity(q, q)
+            extras["self"] = scores.diagonal() if q is n else self._own_scores(q)
         return scores, extras
 
     def _compare(self, q: Tokens, n: Tokens, extra_maps: Tensor | None) -> Scored:
@@ -136,7 +136,7 @@ class S2VS(SimilarityNetwork):
 
     def _side(self, tokens: Tokens) -> Side:
         tokens = repeat_short(tokens, MIN_FRAMES)
-        return make_side(tokens, weighted(tokens), self._may_trim and not self._whole, MIN_FRAMES)
+        return make_side(tokens, weighted(tokens), self._may_trim and self.divisible, MIN_FRAMES)
 
     @property
     def _may_trim(self) -> bool:
@@ -144,13 +144,13 @@ class S2VS(SimilarityNetwork):
         return self.head.mask_pooling == "all" or not self.head.pooling
 
     @property
-    def _whole(self) -> bool:
-        """Whether scores depend on what else is in the batch, which then cannot be split."""
-        return self.head.batch_norm and self.training
+    def divisible(self) -> bool:
+        """False for batch norm in train mode."""
+        return not (self.head.batch_norm and self.training)
 
     def _score(self, q: Side, n: Side) -> Scored:
         """Scores and range excess [Q, N]; in inference not all maps exist at once."""
-        if self._whole or torch.is_grad_enabled():
+        if not self.divisible or torch.is_grad_enabled():
             return self._score_block(q, n)
         limit = _of_device(MAP_ENTRIES, q.x) if self.memory_budget is None else self.work_bytes // 16
         steps = block_sizes(len(q), len(n), q.x.shape[1] * n.x.shape[1], limit)
@@ -164,7 +164,7 @@ class S2VS(SimilarityNetwork):
             part_q, part_n = q[a], n[b]
             piece = maps[a, b, : part_q.x.shape[1], : part_n.x.shape[1]].flatten(0, 1)
             sides = paired(part_q, part_n)
-            run = recomputed(self._score_maps, piece, sides) if again else self._score_maps(piece, sides)
+            run = run_piece(self._score_maps, piece, sides, again=again)
             return run[0].view(len(part_q), -1), run[1].view(len(part_q), -1)
 
         return tiled(score, len(q), len(n), block_sizes(len(q), len(n), 1, pairs), maps)
@@ -178,11 +178,11 @@ class S2VS(SimilarityNetwork):
         learns = self.training and torch.is_grad_enabled()
         each, what = t1 * t2 * self.head.cell_bytes(learns), f"one pair of videos of {t1} and {t2} frames"
         fast = self.pair_chunk or max(1, _of_device(CHUNK_CELLS, q.x) // (t1 * t2))
-        if not learns and not self._whole:
+        if not learns and self.divisible:
             room = None if self.memory_budget is None else self.work_bytes // 2
             return pieces_at_once(fast, room, BYTES_PER_PRODUCT * t1 * r1 * t2 * r2, each, what), False
         kept = pairs * map_bytes(q.x, n.x, self.symmetric)
-        if self._whole:
+        if not self.divisible:
             self._refuse_parts(pairs, kept + pairs * each)
             return pairs, False
         room = self.memory_budget or _of_device(RECOMPUTE_ABOVE, q.x)
@@ -214,6 +214,14 @@ class S2VS(SimilarityNetwork):
         if self.binarization is not None:
             maps = maps / self.binarization.projection.shape[1]
         return maps if masks is None else maps.masked_fill(~(masks[0][:, None, :, None] & masks[1][None, :, None]), 0.0)
+
+    def _own_scores(self, q: Tokens) -> Tensor:
+        """Scores [Q] of videos with themselves, in pieces as those of all pairs."""
+        side = self._side(q)
+        pairs, again = self._plan(side, side)
+        step = pairs if self.divisible else max(1, len(q))
+        pieces = [q[start : start + step] for start in range(0, max(1, len(q)), step)]
+        return torch.cat([run_piece(self.pair_similarity, piece, piece, again=again) for piece in pieces])
 
     def _add_base(self, scores: Tensor, q: Tokens, n: Tokens) -> Tensor:
         if self.base is None or self.residual_scale is None:
