@@ -92,8 +92,7 @@ class RetrievalModule(pl.LightningModule):
         fine = None if batch.fine is None else gather_tokens(batch.fine, self.group)
         rows: dict[str, Tensor] = {}
         if len(batch.queries):
-            queries = self.retriever.encode_query(batch.queries)
-            encoded = self.retriever.encode_database(database, fine)
+            queries, encoded = self.retriever.encode_batch(batch.queries, database, fine)
             scores, extras = self.retriever.training_scores(queries, encoded, self.loss.needs)
             rows = {f"scores.{name}": value for name, value in scores.items()}
             rows |= {f"extras.{name}": value for name, value in extras.items()}
