@@ -50,7 +50,7 @@ def serve(pipe: Connection, preprocess: Preprocess, memory: int) -> None:
 def _receive(pipe: Connection) -> tuple[Job, Sequence[str]] | None:
     try:
         task: tuple[Job, Sequence[str]] | None = pipe.recv()
-    except EOFError:
+    except (EOFError, ConnectionError):  # whoever gave the jobs is gone
         return None
     return task
 

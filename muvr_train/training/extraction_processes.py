@@ -88,8 +88,7 @@ def telling_losses(group: Group) -> Iterator[None]:
     except RuntimeError as error:
         if group.size == 1 or not any(word in str(error).lower() for word in LOST):
             raise
-        why = f"another one has ended or gave no answer ({str(error).splitlines()[0]})"
-        raise lost(group, why) from error
+        raise lost(group, f"another one has ended, or gave no answer for {LONGEST_WAIT}") from error
 
 
 def lost(group: Group, why: str) -> ProcessError:
