@@ -17,8 +17,9 @@ from muvr_train.models.baselines import BASELINES
 from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.annotated import check_annotated
 from muvr_train.preflight.calibration import check_calibration
+from muvr_train.preflight.monitor import check_monitor
 from muvr_train.preflight.rules import SHARE
-from muvr_train.preflight.values import MODES, OWN_MODEL_RULES, PARTITIONS, RULES
+from muvr_train.preflight.values import MODES, OWN_MODEL_RULES, RULES
 
 _ABSENT = object()
 
@@ -44,7 +45,8 @@ def check_values(cfg: DictConfig) -> None:
     _check_modes(cfg)
     _check_filter(cfg)
     _check_folds(cfg)
-    _check_monitor(cfg)
+    check_monitor(cfg)
+    _check_processes(cfg)
     _check_targets(cfg)
     check_calibration(cfg, None if cfg.get("benchmark") is None else cfg.benchmark.modes or MODES[cfg.benchmark.name])
 
@@ -190,44 +192,15 @@ def _check_folds(cfg: DictConfig) -> None:
         )
 
 
-def _check_monitor(cfg: DictConfig) -> None:
-    key, benchmark = OmegaConf.select(cfg, "trainer.monitor"), cfg.get("benchmark")
-    if key is None or benchmark is None:
-        return
-    parts = str(key).split("/")
-    choices = [
-        ["val"],
-        [benchmark.name],
-        list(benchmark.modes or MODES[benchmark.name]),
-        partitions(benchmark.name),
-        list(metric_names(benchmark.ks)),
-    ]
-    labels = ("prefix", "benchmark", "mode", "partition", "metric")
-    form = "val/<benchmark>/<mode>/<partition>/<metric>"
-    if len(parts) != len(choices):
-        raise ConfigError(f"trainer.monitor={key} is no logged metric: the form is {form}, e.g. {_example(cfg)}")
-    for part, allowed, label in zip(parts, choices, labels, strict=True):
-        if allowed and part not in allowed:
-            raise ConfigError(
-                f"trainer.monitor={key} is no logged metric: the {label} {part!r} is none of "
-                f"{', '.join(allowed)}{hint(nearest_names(part, allowed))} The form is {form}"
-            )
-
-
-def partitions(benchmark: str) -> list[str]:
-    """List a benchmark's partitions as far as they are known before its data is read (else empty)."""
-    return list(PARTITIONS) if benchmark.startswith("muvr_") else []
-
-
-def metric_names(ks: Any) -> Iterator[str]:
-    """List the metrics that the evaluation logs."""
-    yield from ("mAP", "uAP")
-    for k in ks:
-        yield f"recall@{k}"
-
-
-def _example(cfg: DictConfig) -> str:
-    return f"val/{cfg.benchmark.name}/{(cfg.benchmark.modes or MODES[cfg.benchmark.name])[-1]}/mean/mAP"
+def _check_processes(cfg: DictConfig) -> None:
+    several = "trainer" in cfg and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1)
+    if several and cfg.trainer.accelerator == "cpu" and cfg.trainer.devices == "auto":
+        raise ConfigError("trainer.devices=auto counts GPUs: with trainer.accelerator=cpu give a number")
+    if several and "loss" in cfg and OmegaConf.select(cfg, "model.batch_norm", default=False) is True:
+        raise ConfigError(
+            f"model.batch_norm=true with trainer.devices={cfg.trainer.devices}: each process would normalise by the "
+            "statistics of its own share. Train in one process, or set model.batch_norm=false"
+        )
 
 
 def _check_targets(cfg: DictConfig) -> None:

@@ -57,7 +57,7 @@ def gather_rows(rows: Mapping[str, Tensor], count: int, group: Group, anchor: Te
     )
     widths = [shape[0] if shape else 1 for _, shape in (known[name] for name in filled)]
     result = {}
-    for name, value in zip(filled, torch.cat(group.gather(flat)).split(widths, dim=1), strict=True):
+    for name, value in zip(filled, torch.split(torch.cat(group.gather(flat)), widths, dim=1), strict=True):
         dtype, shape = known[name]
         whole = value.reshape(count, *shape)
         if dtype == torch.bool:

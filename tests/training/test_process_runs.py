@@ -34,7 +34,8 @@ class Runs:
         configs = folder / "my_configs" / "callbacks"
         configs.mkdir(parents=True)
         (configs / "moment.yaml").write_text(
-            "defaults:\n  - default\n\nmoment:\n  _target_: tests.training.moments.At\n  step: 3\n  rank: 1\n  what: nothing\n"
+            "defaults:\n  - default\n\nmoment:\n  _target_: tests.training.moments.At\n"
+            "  step: 3\n  rank: 1\n  what: nothing\n"
         )
 
     def begin(self, *command: str, **environment: str) -> subprocess.Popen[str]:
@@ -112,6 +113,33 @@ def test_torchrun_and_resume_are_bit_equal(runs: Runs) -> None:
     code, _, err = runs.end(runs.begin(*base, "resume_from=checkpoints/killed", "callbacks.moment.what=nothing"))
     assert code == 0, err
     assert_equal_runs(runs.folder / "checkpoints" / "whole", runs.folder / "checkpoints" / "killed")
+
+
+def test_tasks_of_slurm(runs: Runs) -> None:
+    """Two tasks as srun starts them (a simulation: their variables, no SLURM)."""
+    base = [str(ROOT / "train.py"), *runs.settings]
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2"}
+    job |= {"SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1", "SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"}
+    started = [
+        runs.begin(*base, "trainer=ddp_cpu", "run=slurm", **job, SLURM_PROCID=str(task), SLURM_LOCALID=str(task))
+        for task in (0, 1)
+    ]
+    ends = [runs.end(process) for process in started]
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert ends[0][1].count("trained") > 0
+    assert not ends[1][1]
+    assert runs.train("one", "trainer=cpu")[0] == 0
+    assert_same_values(runs, "one", "slurm")
+
+
+def test_jobs_of_submitit(runs: Runs) -> None:
+    """Two jobs of one sweep, by submitit's local executor."""
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    command = [str(ROOT / "train.py"), "-m", "hydra/launcher=submitit_local", *runs.settings, "trainer=cpu", "seed=1,2"]
+    code, _, err = runs.end(runs.begin(*command, "run=sweep"))
+    assert code == 0, err
+    for job in (0, 1):
+        assert (runs.folder / "checkpoints" / f"sweep_{job}" / "results.json").is_file()
 
 
 @pytest.mark.parametrize("what", ["kill", "stop"])
