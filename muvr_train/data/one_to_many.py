@@ -53,6 +53,7 @@ class OneToManyPlan:
         self.queries_per_topic, self.positives, self.hard_negatives = queries_per_topic, positives, hard_negatives
         self.query_videos, self.seed = query_videos, seed
         self.judgements: dict[str, Judgement] = {}
+        self.candidates: dict[str, tuple[list[str], list[str], list[str]]] = {}
         members: dict[str, list[Query]] = {}
         for partition in benchmark.partitions:
             self.judgements |= {judgement.query: judgement for judgement in partition.judgements}
@@ -99,11 +100,18 @@ class OneToManyPlan:
         return BatchPlan(tuple(queries), database, np.asarray(rows, dtype=np.float32))
 
     def _videos_of(self, query: Query, rng: np.random.Generator) -> list[str]:
-        judgement = self.judgements[query.id]
-        positives = sorted(video for video in judgement.positives if video != query.video_id)
-        hard = _draw(sorted(judgement.hard_negatives - {query.video_id}), self.hard_negatives, rng)
-        easy = sorted(judgement.negatives - judgement.hard_negatives - {query.video_id})
-        return _draw(positives, self.positives, rng) + hard + _draw(easy, self.hard_negatives - len(hard), rng)
+        positives, hard, easy = self._candidates(query)
+        chosen = _draw(hard, self.hard_negatives, rng)
+        return _draw(positives, self.positives, rng) + chosen + _draw(easy, self.hard_negatives - len(chosen), rng)
+
+    def _candidates(self, query: Query) -> tuple[list[str], list[str], list[str]]:
+        """Positives, hard negatives and other negatives to draw from, sorted; thousands, so they are sorted once."""
+        if query.id not in self.candidates:
+            judgement, own = self.judgements[query.id], {query.video_id}
+            easy = judgement.negatives - judgement.hard_negatives - own
+            found = (sorted(judgement.positives.keys() - own), sorted(judgement.hard_negatives - own), sorted(easy))
+            self.candidates[query.id] = found
+        return self.candidates[query.id]
 
 
 def _draw(items: Sequence, count: int, rng: np.random.Generator) -> list:  # type: ignore[type-arg]
