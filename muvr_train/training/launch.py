@@ -148,7 +148,7 @@ def noticing(group: Group, timeout: float, advice: str) -> Iterator[None]:
         advice: where to look, and how to go on.
 
     Raises:
-        ProcessError: another process has ended or does not answer. Shown by the first process only.
+        ProcessError: another process has ended (shown by the first process) or does not answer (shown by all).
     """
     try:
         yield
@@ -158,7 +158,7 @@ def noticing(group: Group, timeout: float, advice: str) -> Iterator[None]:
         raise ProcessError(
             f"process {group.rank} of {group.size} has lost the others: one of them ended, or gave no answer for "
             f"{timeout:g} seconds (trainer.timeout). {advice} The exchange said: {_first_line(error)}",
-            shown=group.is_first,
+            shown=group.is_first or "timed out" in str(error).lower(),
         ) from error
 
 
