@@ -91,9 +91,7 @@ def time_step(
 ) -> tuple[float, int]:
     """Median seconds of a step after one that warms up, and its memory beyond features and weights."""
     device = session.device
-    module, batch = make_module(sizes).to(device), make_batch(sizes, device)
-    if compile_head:
-        module.retriever.network.head.compile()  # type: ignore[union-attr]
+    module, batch = make_module(sizes, compile=compile_head).to(device), make_batch(sizes, device)
     loss, clock = plain_loss if plain else our_loss, session.clock()
 
     def step() -> None:

@@ -57,22 +57,22 @@ class Sizes:
         return S2VSWork(self.videos, self.videos, self.frames, self.regions, self.dim, 2 * self.videos)
 
 
-FULL, GLOBAL, SMALL = Sizes(), Sizes(regions=1, dim=1024), Sizes(videos=32)
-QUICK = (Sizes(8, 16, 9, 128), Sizes(8, 16, 1, 128), Sizes(8, 16, 9, 128))
-BUDGETS = (2**25, 2**27, 2**29)
+FULL, QUICK = (Sizes(), Sizes(regions=1, dim=1024)), (Sizes(8, 16, 9, 128), Sizes(8, 16, 1, 128))
+"""Regions, and global features."""
+BUDGETS = (2**27, 2**30, 2**32)
 
 
 def main() -> None:
     """Compare region features, compare global features, and show what `memory_budget` does."""
     options = parse_options(__doc__, _arguments, rounds=1)
     clock = Clock(options.cpu_time)
-    regions, single, budgeted = QUICK if options.quick else (FULL, GLOBAL, SMALL)
+    kinds = QUICK if options.quick else FULL
     gemm(clock)
-    for sizes in (regions, single):
-        if options.only in (None, "compare"):
+    if options.only in (None, "compare"):
+        for sizes in kinds:
             compare(sizes, options, clock)
     if options.only in (None, "budgets"):
-        budgets(budgeted, options)
+        budgets(kinds[0], options)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,11 +129,11 @@ def prepare_step(side: str, sizes: Sizes, budget: int | None = None) -> Callable
     return lambda: gradients(module, loss(module, batch))
 
 
-def make_module(sizes: Sizes, budget: int | None = None) -> RetrievalModule:
+def make_module(sizes: Sizes, budget: int | None = None, compile: bool = False) -> RetrievalModule:  # noqa: A002
     """S2VS as in experiment=s2vs_clip_rn50x4 (attention, no base), with the four losses of its paper."""
     torch.manual_seed(0)
     dims = StoreDims(sizes.regions, sizes.dim)
-    network = S2VS(sizes.dim, sizes.regions)
+    network = S2VS(sizes.dim, sizes.regions, compile=compile)
     network.memory_budget = budget
     losses = {
         "infonce": InfoNCELoss("video", temperature=0.03, epsilon=1e-6, unit_range=True),
