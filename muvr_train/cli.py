@@ -136,7 +136,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
         complete = complete_run if config_name == "train" else complete_out
         typed = complete(typed, configs, multirun, resumed is not None, args.cfg is not None)
     if rank() > 0 and not multirun:  # one record of the settings, a log file for each process
-        typed += ["hydra.output_subdir=null", f"hydra.job.name={config_name}_process_{rank()}"]
+        typed += ["hydra.output_subdir=null", f"hydra.job.name={config_name}_ddp_process_{rank()}"]
     return [*flags, *typed]  # Lightning puts more settings behind them for the processes it starts
 
 

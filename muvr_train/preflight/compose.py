@@ -249,4 +249,6 @@ def one_line(error: BaseException) -> str:
     texts = [str(error)]
     if error.__cause__ is not None and isinstance(error.__cause__, (HydraException, OmegaConfBaseException)):
         texts.append(str(error.__cause__))
+    if "submitit" in texts[0]:
+        texts.append("It comes with pip install 'muvr-train[slurm]'")
     return " ".join(" ".join(texts).split())

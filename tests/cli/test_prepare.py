@@ -165,7 +165,7 @@ def test_several_processes_need_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("checkpoints/a/config.yaml").touch()
     monkeypatch.setenv("RANK", "1")
     assert cli.prepare(["run=a"], "train") == [
-        *("run='a'", "hydra.output_subdir=null", "hydra.job.name=train_process_1")
+        *("run='a'", "hydra.output_subdir=null", "hydra.job.name=train_ddp_process_1")
     ]
 
 
