@@ -135,6 +135,11 @@ class SimilarityNetwork(nn.Module, ABC):
         """The map behind the score, for pictures: [Q, N, T1', T2'], 0 where either side is padded."""
 
     @property
+    def scoring_dtype(self) -> torch.dtype | None:
+        """`product_dtype` in eval mode; training multiplies as autocast says."""
+        return None if self.training else self.product_dtype
+
+    @property
     def work_bytes(self) -> int:
         """Bytes of `memory_budget` that inference may take beside tokens and scores; 0 without a budget."""
         return 0 if self.memory_budget is None else self.memory_budget // WORK_SHARE

@@ -19,6 +19,7 @@ from muvr_train.models.functional import (
     pair_maps,
     weighted,
 )
+from muvr_train.models.region_max import region_maps
 from muvr_train.types import Tokens
 
 
@@ -35,7 +36,7 @@ class Chamfer(SimilarityNetwork):
         region_pooling: for over="regions": "chamfer" = mean over query regions of the max over target regions, as S2VS;
             "max" = the best pair of regions.
         symmetric: average with the exchanged roles, in the region step and in the frame step.
-        block_elements: bound on the entries of one similarity product.
+        block_elements: bound on the entries of one similarity product (less under a `memory_budget`).
     """
 
     def __init__(
@@ -64,16 +65,21 @@ class Chamfer(SimilarityNetwork):
         with full_precision(q.x):
             x_q, x_n = fill_padding(weighted(q), q.mask), fill_padding(weighted(n), n.mask)
             cost = x_q.shape[1] * x_q.shape[2] * x_n.shape[1] * x_n.shape[2]
-            step_q, step_n = block_sizes(len(q), len(n), cost, self.block_elements)
+            step_q, step_n = block_sizes(len(q), len(n), cost, self.products_at_once(self.block_elements))
             rows = [x_q.new_empty((0, len(n)))]
             for i in range(0, len(q), step_q):
                 block_q, mask_q = x_q[i : i + step_q], q.mask[i : i + step_q, None]
                 row = [x_q.new_empty((len(block_q), 0))]
                 for j in range(0, len(n), step_n):
-                    maps = frame_maps(block_q, x_n[j : j + step_n], self.region_pooling, self.symmetric)
+                    maps = self._maps(block_q, x_n[j : j + step_n])
                     row.append(self._pool_frames(maps, mask_q, n.mask[None, j : j + step_n]))
                 rows.append(torch.cat(row, dim=1))
             return forbid_empty(torch.cat(rows), q.mask, n.mask)
+
+    def _maps(self, x_q: Tensor, x_n: Tensor) -> Tensor:
+        if self.region_pooling == "chamfer":
+            return region_maps(x_q, x_n, self.symmetric, half=self.scoring_dtype)
+        return frame_maps(x_q, x_n, self.region_pooling, self.symmetric, self.scoring_dtype)
 
     def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
         """Scores [P] of q_i with n_i."""
@@ -91,5 +97,5 @@ class Chamfer(SimilarityNetwork):
     def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:
         """Frame-to-frame similarities [Q, N, T1, T2]."""
         with full_precision(q.x), torch.no_grad():
-            maps = frame_maps(weighted(q), weighted(n), self.region_pooling, self.symmetric)
+            maps = self._maps(weighted(q), weighted(n))
         return maps * (q.mask[:, None, :, None] & n.mask[None, :, None, :])

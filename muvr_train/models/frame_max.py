@@ -45,7 +45,7 @@ class FrameMax(SimilarityNetwork):
         regions: regions per frame.
         whiten: see `SimilarityNetwork`.
         over: "regions" compares every region with every region; "frames" first merges the regions of a frame.
-        block_elements: bound on the entries of one similarity product.
+        block_elements: bound on the entries of one similarity product (less under a `memory_budget`).
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class FrameMax(SimilarityNetwork):
         self._no_extra_maps(extra_maps)
         with full_precision(q.x):
             x_q, x_n = (fill_padding(weighted(tokens), tokens.mask).flatten(1, 2) for tokens in (q, n))
-            return forbid_empty(max_product(x_q, x_n, self.block_elements), q.mask, n.mask)
+            return forbid_empty(
+                max_product(x_q, x_n, self.products_at_once(self.block_elements), self.scoring_dtype), q.mask, n.mask
+            )
 
     def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
         """Scores [P] of q_i with n_i."""

@@ -83,10 +83,10 @@ def block_sizes(count_q: int, count_n: int, cost: int, limit: int) -> tuple[int,
     return step_q, step_n
 
 
-def max_product(q: Tensor, n: Tensor, block_elements: int = BLOCK_ELEMENTS) -> Tensor:
+def max_product(q: Tensor, n: Tensor, block_elements: int = BLOCK_ELEMENTS, half: torch.dtype | None = None) -> Tensor:
     """Largest dot product between the vectors of q [Q, A, D] and those of n [N, C, D]: [Q, N].
 
-    Computed in blocks, so that no product holds more than about `block_elements` entries.
+    Computed in blocks, so that no product holds more than about `block_elements` entries; `half`: see `products`.
     """
     (count_q, len_q, dim), (count_n, len_n, _) = q.shape, n.shape
     narrow = max(1, MAX_COLUMNS // max(1, len_n)) if q.device.type == "cpu" else count_n
@@ -99,7 +99,7 @@ def max_product(q: Tensor, n: Tensor, block_elements: int = BLOCK_ELEMENTS) -> T
         row = [q.new_empty((len(part_q) // len_q, 0))]
         for j in range(0, count_n, step_n):
             part_n = n[j : j + step_n].reshape(-1, dim)
-            product = (part_q @ part_n.T).view(-1, len_q, len(part_n)).amax(dim=1)
+            product = products(part_q, part_n, half).view(-1, len_q, len(part_n)).amax(dim=1)
             row.append(product.view(len(product), -1, len_n).amax(dim=2))
         rows.append(torch.cat(row, dim=1))
     return torch.cat(rows)
@@ -117,21 +117,23 @@ def pool_regions(products: Tensor, pooling: str, symmetric: bool = False) -> Ten
     return (forward + products.amax(dim=-2).mean(dim=-1)) / 2 if symmetric else forward
 
 
-def frame_maps(q: Tensor, n: Tensor, pooling: str = "chamfer", symmetric: bool = False) -> Tensor:
-    """Frame-to-frame similarities of q [Q, T1, R1, D] with n [N, T2, R2, D]: [Q, N, T1, T2]."""
+def frame_maps(
+    q: Tensor, n: Tensor, pooling: str = "chamfer", symmetric: bool = False, half: torch.dtype | None = None
+) -> Tensor:
+    """Frame-to-frame similarities of q [Q, T1, R1, D] with n [N, T2, R2, D]: [Q, N, T1, T2]; `half`: see `products`."""
     (count_q, t1, r1, dim), (count_n, t2, r2, _) = q.shape, n.shape
-    products = q.reshape(-1, dim) @ n.reshape(-1, dim).T
+    flat = products(q.reshape(-1, dim), n.reshape(-1, dim), half)
     if r1 == r2 == 1:
-        return products.view(count_q, t1, count_n, t2).permute(0, 2, 1, 3)
-    grid = products.view(count_q, t1, r1, count_n, t2, r2).permute(0, 3, 1, 4, 2, 5)
+        return flat.view(count_q, t1, count_n, t2).permute(0, 2, 1, 3)
+    grid = flat.view(count_q, t1, r1, count_n, t2, r2).permute(0, 3, 1, 4, 2, 5)
     return pool_regions(grid, pooling, symmetric)
 
 
 def pair_maps(q: Tensor, n: Tensor, pooling: str = "chamfer", symmetric: bool = False) -> Tensor:
     """Frame-to-frame similarities of q_i [P, T1, R1, D] with n_i [P, T2, R2, D]: [P, T1, T2]."""
     (count, t1, r1, _), (_, t2, r2, _) = q.shape, n.shape
-    products = q.flatten(1, 2) @ n.flatten(1, 2).transpose(1, 2)
-    return pool_regions(products.view(count, t1, r1, t2, r2).transpose(2, 3), pooling, symmetric)
+    grid = q.flatten(1, 2) @ n.flatten(1, 2).transpose(1, 2)
+    return pool_regions(grid.view(count, t1, r1, t2, r2).transpose(2, 3), pooling, symmetric)
 
 
 def chamfer_frames(maps: Tensor, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor:

@@ -210,7 +210,7 @@ class S2VS(SimilarityNetwork):
     def frame_to_frame(self, x_q: Tensor, x_n: Tensor, masks: Sides | None = None) -> Tensor:
         """What the CNN reads: maps [Q, N, T1, T2] of indexed vectors [., T, R, D], 0 where a frame is padded."""
         entries = None if self.memory_budget is None else self.work_bytes // (4 * BYTES_PER_PRODUCT)
-        maps = region_maps(x_q, x_n, self.symmetric, entries, None if self.training else self.product_dtype)
+        maps = region_maps(x_q, x_n, self.symmetric, entries, self.scoring_dtype)
         if self.binarization is not None:
             maps = maps / self.binarization.projection.shape[1]
         return maps if masks is None else maps.masked_fill(~(masks[0][:, None, :, None] & masks[1][None, :, None]), 0.0)
