@@ -71,13 +71,14 @@ def run(cfg: DictConfig) -> int:
     device = ("cuda" if torch.cuda.is_available() else "cpu") if cfg.device == "auto" else cfg.device
     encoder = instantiate(cfg.encoder, device=device)
     out, sampler = Path(cfg.out), sampler_of(cfg)
-    if annotations is not None:
-        prepare_store(out, encoder, annotations)
     jobs, more = _jobs(cfg, videos, encoder)
     names = ("dtype", "workers", "timeout", "save_every", "shard_mib", "devices", "num_nodes")
     settings = ExtractSettings(**{name: cfg[name] for name in names})
     more |= {} if annotations is None else annotations.manifest()
-    manifest = adopt_optional(out, extraction_manifest(encoder, sampler, more))
+    manifest = extraction_manifest(encoder, sampler, more)
+    if annotations is not None:
+        prepare_store(out, encoder, annotations, {**manifest, "dtype": cfg.dtype})
+    manifest = adopt_optional(out, manifest)
     report = extract(jobs, encoder, out, manifest, settings)
     if report is None:  # another process of this run reports
         return 0

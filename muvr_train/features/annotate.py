@@ -15,7 +15,7 @@ from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.extract import ExtractSettings
 from muvr_train.features.index import INDEX, MANIFEST
 from muvr_train.features.listing import Videos
-from muvr_train.features.manifest import check_same_features, make_manifest
+from muvr_train.features.manifest import OPTIONAL, check_same_features, make_manifest
 from muvr_train.features.masked import FAILED, FILE, OK, PARTIAL, RegionStatus, add_regions, check_maps
 from muvr_train.features.masks import find_masks
 from muvr_train.features.placeholders import DEFAULT, rule_manifest
@@ -24,6 +24,7 @@ from muvr_train.features.shards import read_json, write_json
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.texts import add_texts, all_tag_texts_of, texts_of
 from muvr_train.features.writer import StoreWriter
+from muvr_train.launched import rank
 
 TEXTS = "texts.json"
 TEXT_STREAMS = ("text", "tags")
@@ -72,11 +73,20 @@ def load_annotations(
     return Annotations(benchmark, {"text": texts, "tags": all_tag_texts_of(benchmark)}, found, rule, changed)
 
 
-def prepare_store(out: Path | str, encoder: FrameEncoder, annotations: Annotations) -> None:
+def prepare_store(
+    out: Path | str, encoder: FrameEncoder, annotations: Annotations, manifest: Mapping[str, Any] | None = None
+) -> None:
     """Before the frames are extracted: refuse what cannot be added; let a store without texts say how they are made.
+
+    Args:
+        out: the store; it may not exist yet.
+        encoder: makes the frames, and the texts where it can.
+        annotations: what is added.
+        manifest: of the extraction that follows, with the store's `dtype`; a store that differs is left as it is.
 
     Raises:
         ConfigError: an encoder without text tower where there are no masks, or without maps where there are some.
+        DataError: the store's frames were made differently.
     """
     if not hasattr(encoder, "encode_texts") and not annotations.masks:
         raise ConfigError(
@@ -85,21 +95,27 @@ def prepare_store(out: Path | str, encoder: FrameEncoder, annotations: Annotatio
         )
     if annotations.masks and not encoder.needs_fit:
         check_maps(encoder)
-    _adopt_text_settings(Path(out), _manifest(encoder, annotations))
+    _adopt_text_settings(Path(out), _manifest(encoder, annotations), {**encoder.manifest(), **(manifest or {})})
 
 
 def _manifest(encoder: FrameEncoder, annotations: Annotations) -> dict[str, Any]:
     return make_manifest(**{**encoder.manifest(), **annotations.manifest()})
 
 
-def _adopt_text_settings(out: Path, manifest: Mapping[str, Any]) -> None:
+def _adopt_text_settings(out: Path, manifest: Mapping[str, Any], frames: Mapping[str, Any]) -> None:
+    """Write how the texts are made, where there are none yet and the frames were made as `frames` says."""
     if not (out / MANIFEST).is_file():
         return
     streams = read_json(out / INDEX, "the store's index")["streams"] if (out / INDEX).is_file() else {}
     stored = read_json(out / MANIFEST, "the store's manifest")
+    made = {key: value for key, value in frames.items() if key not in (*TEXT_KEYS, *OPTIONAL)}
+    there = {key: stored.get(key) for key in made}
+    check_same_features(
+        there, made, f"The store {out} holds features that were made differently (choose another folder)"
+    )
     new = {key: value for key, value in stored.items() if key not in TEXT_KEYS or key in manifest}
     new |= {key: manifest[key] for key in TEXT_KEYS if key in manifest}
-    if new != stored and not any(name in streams for name in TEXT_STREAMS):
+    if new != stored and not any(name in streams for name in TEXT_STREAMS) and rank() == 0:
         write_json(out / MANIFEST, new)
 
 
@@ -111,11 +127,13 @@ class AnnotationReport:
         out: the store.
         rows: what to show, by name.
         regions: what became of each query with masks.
+        unusable: which vectors of texts and tags no store can hold, and why.
     """
 
     out: Path
     rows: Mapping[str, str]
     regions: tuple[RegionStatus, ...] = ()
+    unusable: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[RegionStatus, ...]:
@@ -125,15 +143,17 @@ class AnnotationReport:
     @property
     def ok(self) -> bool:
         """Whether nothing failed."""
-        return not self.failures
+        return not self.failures and not self.unusable
 
     def lines(self) -> list[str]:
         """The report as a small table."""
         lines = [f"{name:<14}{value}" for name, value in self.rows.items()]
         odd = [status for status in self.regions if status.status != OK]
-        lines += [f"  {status.status:<12}{status.id}: {status.reason}" for status in odd[:MOST_SHOWN]]
-        if len(odd) > MOST_SHOWN:
-            lines.append(f"  ... and {len(odd) - MOST_SHOWN} more")
+        more = [f"  {status.status:<12}{status.id}: {status.reason}" for status in odd]
+        more += [f"  {FAILED:<12}{reason}" for reason in self.unusable]
+        lines += more[:MOST_SHOWN]
+        if len(more) > MOST_SHOWN:
+            lines.append(f"  ... and {len(more) - MOST_SHOWN} more")
         return lines
 
 
@@ -169,11 +189,15 @@ def add_annotations(
     dtype = None if stored["dtype"] == "source" else str(stored["dtype"])
     manifest = {key: value for key, value in stored.items() if key not in ("created_by", "streams", "dtype")}
     rows: dict[str, str] = {}
+    unusable: list[str] = []
     if hasattr(encoder, "encode_texts"):
         _record_texts(out, annotations.texts)
         for stream, texts in annotations.texts.items():
-            new = add_texts(out, manifest, texts, encoder, dtype, stream=stream)
-            rows["texts" if stream == "text" else stream] = f"{len(texts)} ({new} new)"
+            bad: list[str] = []
+            new = add_texts(out, manifest, texts, encoder, dtype, stream=stream, unusable=bad)
+            failed = f"; {len(bad)} failed" if bad else ""
+            rows["texts" if stream == "text" else stream] = f"{len(texts) - len(bad)} ({new} new{failed})"
+            unusable += bad
         if annotations.changed or annotations.placeholders != DEFAULT:
             rows["placeholders"] = f"{annotations.placeholders} ({annotations.changed} texts changed)"
     else:
@@ -187,7 +211,7 @@ def add_annotations(
         counts = Counter(status.status for status in statuses)
         kinds = ", ".join(f"{counts[kind]} {kind}" for kind in STATUSES if counts[kind])
         rows["regions"] = f"{len(statuses) - counts[FAILED]} ({new} new; {kinds}; see {out / FILE})"
-    return AnnotationReport(out, rows, tuple(statuses))
+    return AnnotationReport(out, rows, tuple(statuses), tuple(unusable))
 
 
 def _masked_videos(annotations: Annotations, videos: Videos) -> dict[str, Path | str]:

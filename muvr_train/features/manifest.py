@@ -10,6 +10,7 @@ from typing import Any
 from muvr_train.errors import DataError
 from muvr_train.features.index import MANIFEST
 from muvr_train.features.shards import read_json, write_json
+from muvr_train.launched import rank
 
 _BOOKKEEPING = ("created_by", "streams")  # keys that may differ between two runs of the same job
 
@@ -101,6 +102,6 @@ def adopt_optional(store: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     gained = {key: manifest[key] for key in OPTIONAL if key in manifest and key not in stored}
     made: dict[str, Any] = {**manifest, **kept}
     later: dict[str, Any] = {key: stored[key] for key in LATER if key in stored and key not in made}
-    if gained and not differing_keys({**stored, **gained}, {**made, **later}, same_job=True):
+    if gained and rank() == 0 and not differing_keys({**stored, **gained}, {**made, **later}, same_job=True):
         write_json(store / MANIFEST, {**stored, **gained})
     return made

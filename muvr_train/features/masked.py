@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.encoders.base import FrameEncoder
+from muvr_train.features.entries import FeatureError
 from muvr_train.features.events import decoded
 from muvr_train.features.extract import ExtractSettings
 from muvr_train.features.pool import DecodePool
@@ -123,9 +124,12 @@ def add_regions(
             statuses[query] = RegionStatus(query, str(path), "", FAILED, video, 0, 0, hashes[query])
     saved = time.monotonic()
     for status, vectors in _encoded(jobs, encoder, settings, hashes):
-        statuses[status.id] = status
         if vectors is not None:
-            writer.add(status.id, vectors, STREAM)
+            try:
+                writer.add(status.id, vectors, STREAM)
+            except FeatureError as error:  # one bad vector stops nobody else's
+                status = replace(status, status=FAILED, reason=str(error), used=0)
+        statuses[status.id] = status
         if time.monotonic() - saved >= settings.save_every:
             write_regions(writer.path, statuses.values())
             writer.flush()

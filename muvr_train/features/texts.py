@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import DataError, shorten
+from muvr_train.features.entries import FeatureError
 from muvr_train.features.index import INDEX, MANIFEST
 from muvr_train.features.placeholders import DEFAULT, plain_texts
 from muvr_train.features.shards import read_json, write_json
@@ -40,6 +41,7 @@ def add_texts(
     dtype: str | None = "float16",
     batch_size: int = 256,
     stream: str = "text",
+    unusable: list[str] | None = None,
 ) -> int:
     """Encode the texts that the store lacks and add them as [1, 1, D_text] to a stream; equal texts are encoded once.
 
@@ -51,10 +53,15 @@ def add_texts(
         dtype: of the store.
         batch_size: texts encoded at a time.
         stream: where to add them: "text", or "tags" (keys from `store.tag_key`).
+        unusable: takes one line for every vector that no store can hold; None raises instead.
 
     Returns:
         How many were added.
+
+    Raises:
+        FeatureError: a vector that no store can hold; the others of its batch may be missing.
     """
+    added = 0
     with StoreWriter(out, manifest, dtype) as writer:
         done = writer.done(stream)
         todo: dict[str, list[str]] = {}
@@ -66,8 +73,14 @@ def add_texts(
             block = once[start : start + batch_size]
             for text, vector in zip(block, encoder.encode_texts(block), strict=True):
                 for key in todo[text]:
-                    writer.add(key, vector[None, None], stream=stream)
-    return sum(map(len, todo.values()))
+                    try:
+                        writer.add(key, vector[None, None], stream=stream)
+                        added += 1
+                    except FeatureError as error:
+                        if unusable is None:
+                            raise
+                        unusable.append(str(error))
+    return added
 
 
 def texts_of(benchmark: Benchmark, placeholders: str = DEFAULT) -> dict[str, str]:

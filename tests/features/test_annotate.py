@@ -155,6 +155,67 @@ def test_texts_come_into_a_store_without_texts(tmp_path: Path, encoder: OpenClip
     assert report.rows["placeholders"] == "keep (0 texts changed)"
 
 
+def test_a_store_of_other_frames_is_refused_and_left_as_it_is(
+    tmp_path: Path, encoder: OpenClipEncoder, videos: Path
+) -> None:
+    folder, store = muvr(tmp_path / "muvr"), tmp_path / "store"
+    added = load_annotations(folder, None, "keep")
+    items = annotated_videos(videos, folder, added.benchmark)
+    extract_folder(items, Colours(), tmp_path / "colours", SAMPLER, SETTINGS)
+    before = (tmp_path / "colours" / "manifest.json").read_bytes()
+    for attempt in (
+        lambda: prepare_store(tmp_path / "colours", encoder, added),
+        lambda: add_annotations(tmp_path / "colours", encoder, added, items, SAMPLER, SETTINGS),
+    ):
+        with pytest.raises(DataError, match="encoder: 'colours' there"):
+            attempt()
+    assert (tmp_path / "colours" / "manifest.json").read_bytes() == before
+    assert not (tmp_path / "colours" / "texts.json").exists()
+
+    extract_folder(items, encoder, store, SAMPLER, SETTINGS)
+    before = (store / "manifest.json").read_bytes()
+    for wrong in ({"sampling": FrameSampler(7).manifest()}, {"dtype": "bfloat16"}):
+        with pytest.raises(DataError, match=f"{next(iter(wrong))}: .* there, .* here"):
+            prepare_store(store, encoder, added, wrong)
+    assert (store / "manifest.json").read_bytes() == before
+    right = {"sampling": SAMPLER.manifest(), "dtype": SETTINGS.dtype}
+    prepare_store(store, encoder, added, right)
+    assert json.loads((store / "manifest.json").read_text())["placeholders"] == "keep"
+
+
+def test_one_bad_vector_is_counted_and_stops_no_other(
+    tmp_path: Path, encoder: OpenClipEncoder, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = muvr(tmp_path / "muvr")
+    save(tmp_path / "masks" / "news" / "q.png", np.ones((64, 128), bool))
+    added = load_annotations(folder, tmp_path / "masks")
+
+    def spoiled(texts: Any) -> Any:
+        vectors = OpenClipEncoder.encode_texts(encoder, texts)
+        vectors[[text == "day" for text in texts]] = np.inf
+        return vectors
+
+    def hollow(x: torch.Tensor, stream: str = "video") -> Any:
+        return np.full_like(OpenClipEncoder.encode_maps(encoder, x, stream), np.nan)
+
+    monkeypatch.setattr(encoder, "encode_texts", spoiled)
+    monkeypatch.setattr(encoder, "encode_maps", hollow)
+    for new in (2, 0):  # the second time nothing stops either
+        report = run(tmp_path / "store", encoder, videos, folder, added)
+        assert not report.ok
+        assert report.rows["tags"] == f"2 ({new} new; 1 failed)"
+        assert report.rows["texts"] == f"1 ({min(new, 1)} new)"
+        assert report.rows["regions"].startswith("0 (0 new; 1 failed; see ")
+        assert [failure.id for failure in report.failures] == ["news/q"]
+        assert "not finite" in report.failures[0].reason
+        assert [line for line in report.lines() if "(stream 'tags') hold values that are not finite" in line]
+    monkeypatch.undo()
+    report = run(tmp_path / "store", encoder, videos, folder, added)
+    assert report.ok
+    assert report.rows["tags"] == "3 (1 new)"
+    assert report.rows["regions"].startswith("1 (1 new; 1 ok;")
+
+
 def test_changed_texts_are_refused_and_new_ones_added(tmp_path: Path, encoder: OpenClipEncoder, videos: Path) -> None:
     run(tmp_path / "store", encoder, videos, table(tmp_path / "t"), load_annotations(tmp_path / "t"))
     table(tmp_path / "t", tags=("+indoor", "+rain"))

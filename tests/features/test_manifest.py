@@ -10,8 +10,10 @@ import torch
 
 from muvr_train.errors import DataError
 from muvr_train.features.manifest import adopt_optional
+from muvr_train.features.session import PARTS
 from muvr_train.features.writer import StoreWriter
-from tests.features.test_session import session_of, whole, work
+from tests.features.session_worker import session_of, work
+from tests.features.test_session import whole
 
 PLAIN = {"encoder": "x", "sampling": "uniform"}
 
@@ -54,13 +56,15 @@ def test_a_refused_run_changes_nothing(store: Path) -> None:
 
 
 def test_a_part_of_a_run_without_views_is_merged_into_a_store_that_has_them(tmp_path: Path) -> None:
-    first, second = session_of(tmp_path / "s", "abcd"), session_of(tmp_path / "s", "abcd")
-    work(first, 0)
-    work(second, 1)
-    second.close(lambda: None)  # the run is killed before process 0 has merged it
-    first.abort()
+    first, second = session_of(tmp_path / "s", "ab"), session_of(tmp_path / "part", "cd")
+    work(first)
+    work(second)
+    second.close()
+    first.abort()  # the run is killed before process 0 has merged what process 1 has made
+    (tmp_path / "s" / PARTS).mkdir()
+    (tmp_path / "part").rename(tmp_path / "s" / PARTS / "00001")
     later = session_of(tmp_path / "s", "abcd")
     later.manifest = adopt_optional(tmp_path / "s", {**later.manifest, "views": 1})
-    assert later.open(0, 1, lambda: None) == []
-    later.close(lambda: None)
+    assert later.open() == []
+    later.close()
     whole(tmp_path / "s", "abcd")
