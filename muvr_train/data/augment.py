@@ -127,8 +127,8 @@ class View:
     def change(self, x: Tensor, other: Tensor | None) -> None:
         """Edit in place what was read: x [T, R, D]; other [T, R, D] are the frames `mixed` of `clips[1]`."""
         if other is not None:
-            own = torch.from_numpy(np.flatnonzero(self.clip == 0)).to(x.device)
-            x[own] = frame_mixing(x[own], self.chance, other[own])
+            first = int(np.count_nonzero(self.clip))  # other clips are only ever shown before the own frames
+            x[first:] = frame_mixing(x[first:], self.chance, other[first:])
         for blur in self.blurs:
             x[self.lead :] = blur(x[self.lead :], self.chance)
 
@@ -154,6 +154,11 @@ def share_piece(view: View, pieces: Sequence[tuple[Clip, Frames]], share: float)
     return replace(view.after(clip, frames), lead=len(frames))
 
 
+TEMPORAL = (temporal_crop, shuffle_dropout, fast_forward, slow_motion, reverse, pause)
+BLURS = (noise, feature_dropout)
+EDITS = tuple(edit.__name__ for edit in (*TEMPORAL, frame_mixing, foreign_intro, *BLURS))
+
+
 @dataclass(frozen=True)
 class FeatureAugment:
     """Applies each edit with its own probability in [0, 1]; temporal edits first, then mixing, then noise.
@@ -174,9 +179,9 @@ class FeatureAugment:
     max_frames: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name != "max_frames" and not 0.0 <= value <= 1.0:
-                raise ConfigError(f"data.augment.{name} is a probability in [0, 1], got {value}")
+        for name in EDITS:
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ConfigError(f"data.augment.{name} is a probability in [0, 1], got {getattr(self, name)}")
 
     def __call__(self, clip: Clip, length: int, rng: np.random.Generator, donor: Donor) -> View:
         """Plan the edits of one video.
@@ -187,19 +192,22 @@ class FeatureAugment:
             rng: the only source of chance, now and when values are edited.
             donor: gives another video, for mixing and intros.
         """
-        chances = {name: value for name, value in vars(self).items() if name != "max_frames"}
-        drawn = dict(zip(chances, rng.random(len(chances)) < [*chances.values()], strict=True))
+        drawn = {
+            name for name, chance in zip(EDITS, rng.random(len(EDITS)), strict=True) if chance < getattr(self, name)
+        }
         frames = np.arange(length)
-        for edit in (temporal_crop, shuffle_dropout, fast_forward, slow_motion, reverse, pause):
-            if drawn[edit.__name__]:
+        for edit in TEMPORAL:
+            if edit.__name__ in drawn:
                 frames = edit(frames, rng)
-        view = View((clip,), np.zeros(len(frames), dtype=np.int64), frames, rng)
-        if drawn["frame_mixing"]:
+        own, mixed = np.zeros(len(frames), dtype=np.int64), None
+        clips: tuple[Clip, ...] = (clip,)
+        if "frame_mixing" in drawn:
             other, count = donor(rng)
-            view = replace(view, clips=(clip, other), mixed=np.arange(len(frames)) % count)
-        if drawn["foreign_intro"]:
+            clips, mixed = (clip, other), np.arange(len(frames)) % count
+        blurs = tuple(blur for blur in BLURS if blur.__name__ in drawn)
+        view = View(clips, own, frames, rng, mixed, blurs)
+        if "foreign_intro" in drawn:
             view = foreign_intro(view, rng, *donor(rng))
-        view = replace(view, blurs=tuple(blur for blur in (noise, feature_dropout) if drawn[blur.__name__]))
         if self.max_frames is not None and len(view) > self.max_frames:
             start = int(rng.integers(0, len(view) - self.max_frames + 1))
             view = view.cut(start, start + self.max_frames)

@@ -14,20 +14,6 @@ from muvr_train.data import augment
 from muvr_train.data.augment import Clip, FeatureAugment, View
 from muvr_train.errors import ConfigError
 
-NAMES = (
-    "temporal_crop",
-    "shuffle_dropout",
-    "fast_forward",
-    "slow_motion",
-    "reverse",
-    "pause",
-    "frame_mixing",
-    "foreign_intro",
-    "noise",
-    "feature_dropout",
-)
-
-
 OWN, OTHER = ("video", "own"), ("video", "other")
 
 
@@ -139,7 +125,7 @@ def test_noise_has_the_strength_it_says() -> None:
 
 @given(frames=st.integers(1, 12), seed=st.integers(0, 1000))
 def test_any_mixture_of_edits_stays_within_its_videos(frames: int, seed: int) -> None:
-    everything = FeatureAugment(**dict.fromkeys(NAMES, 0.5), max_frames=8)
+    everything = FeatureAugment(**dict.fromkeys(augment.EDITS, 0.5), max_frames=8)
     view, again = (everything(OWN, frames, rng(seed), donor) for _ in range(2))
     assert shown(view) == shown(again)
     assert 1 <= len(view) <= 8
@@ -159,6 +145,14 @@ def test_nothing_asked_for_changes_nothing() -> None:
     x = numbered(5)
     view.change(x, None)
     assert torch.equal(x, numbered(5))
+
+
+def test_every_setting_but_the_length_is_an_edit() -> None:
+    assert [*augment.EDITS, "max_frames"] == list(vars(FeatureAugment()))
+    twice = FeatureAugment(**dict.fromkeys(augment.EDITS, 1.0))(OWN, 8, rng(), donor)
+    assert len(twice.clips) == 3
+    assert twice.mixed is not None
+    assert twice.blurs == augment.BLURS
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.5])

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
+from muvr_train.data import augment
 from muvr_train.data.augment import FeatureAugment
 from muvr_train.data.batch import Batch
 from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches
@@ -18,8 +19,7 @@ from muvr_train.features.writer import StoreWriter
 from muvr_train.processes import SINGLE, Group
 from muvr_train.types import Tokens
 
-EDITS = [name for name in vars(FeatureAugment()) if name != "max_frames"]
-ALL = FeatureAugment(**dict.fromkeys(EDITS, 0.5), max_frames=7)
+ALL = FeatureAugment(**dict.fromkeys(augment.EDITS, 0.5), max_frames=7)
 TOPICS = 3
 SIZES = (1, 2, 3, 5, 11)
 

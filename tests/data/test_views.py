@@ -18,7 +18,7 @@ from muvr_train.features.writer import StoreWriter
 from muvr_train.types import Tokens
 
 IDS = [f"é/{n}" for n in range(12)]
-EDITS = FeatureAugment(**{name: 0.5 for name in vars(FeatureAugment()) if name != "max_frames"}, max_frames=9)
+EDITS = FeatureAugment(**dict.fromkeys(augment.EDITS, 0.5), max_frames=9)
 
 
 def write(path: Path, dtypes: Sequence[str] = ("float16",), shard_mib: float = 256, frames: int | None = None) -> Path:
