@@ -17,6 +17,7 @@ from muvr_train.models.functional import (
     frame_maps,
     full_precision,
     pair_maps,
+    weigh_maps,
     weighted,
 )
 from muvr_train.models.region_max import region_maps
@@ -63,16 +64,17 @@ class Chamfer(SimilarityNetwork):
         """Scores [Q, N]; see the class."""
         self._no_extra_maps(extra_maps)
         with full_precision(q.x):
-            x_q, x_n = fill_padding(weighted(q), q.mask), fill_padding(weighted(n), n.mask)
+            x_q, x_n = fill_padding(q.x.float(), q.mask), fill_padding(n.x.float(), n.mask)
             cost = x_q.shape[1] * x_q.shape[2] * x_n.shape[1] * x_n.shape[2]
             step_q, step_n = block_sizes(len(q), len(n), cost, self.products_at_once(self.block_elements))
             rows = [x_q.new_empty((0, len(n)))]
             for i in range(0, len(q), step_q):
-                block_q, mask_q = x_q[i : i + step_q], q.mask[i : i + step_q, None]
-                row = [x_q.new_empty((len(block_q), 0))]
+                part_q = q[i : i + step_q]
+                row = [x_q.new_empty((len(part_q), 0))]
                 for j in range(0, len(n), step_n):
-                    maps = self._maps(block_q, x_n[j : j + step_n])
-                    row.append(self._pool_frames(maps, mask_q, n.mask[None, j : j + step_n]))
+                    part_n = n[j : j + step_n]
+                    maps = weigh_maps(self._maps(x_q[i : i + step_q], x_n[j : j + step_n]), part_q, part_n)
+                    row.append(self._pool_frames(maps, part_q.mask[:, None], part_n.mask[None]))
                 rows.append(torch.cat(row, dim=1))
             return forbid_empty(torch.cat(rows), q.mask, n.mask)
 

@@ -48,6 +48,16 @@ def weighted(tokens: Tokens) -> Tensor:
     return x if tokens.weight is None else x * tokens.weight.float()[:, :, None, None]
 
 
+def weigh_maps(maps: Tensor, q: Tokens, n: Tokens) -> Tensor:
+    """Maps [Q, N, T1, T2] of unweighted frames times the weights of both frames of each pair (which are >= 0).
+
+    A maximum over regions is the same before as after, and no product of regions needs a gradient for the weights.
+    """
+    if q.weight is not None:
+        maps = maps * fill_padding(q.weight.float(), q.mask)[:, None, :, None]
+    return maps if n.weight is None else maps * fill_padding(n.weight.float(), n.mask)[None, :, None, :]
+
+
 def fill_padding(x: Tensor, mask: Tensor) -> Tensor:
     """Overwrite padded frames of x [B, T, ...] by copies of the video's first real frame.
 
