@@ -25,6 +25,7 @@ RULES: dict[str, Rule] = {
     "on_missing": one_of("error", "official"),
     "residency": one_of("mmap", "ram", "gpu"),
     "memory_budget": optional(Rule(is_bytes, "a number of bytes, such as 500MB or 2GB")),
+    "scoring_precision": Rule(lambda v: v in (32, "32", "bf16", "fp16"), "32 | bf16 | fp16", ("32", "bf16", "fp16")),
     "expected_encoder": optional(TEXT),
     "data.kind": one_of("demo", "muvr", "folder", "table", "annotated"),
     "data.annotations": optional(TEXT),

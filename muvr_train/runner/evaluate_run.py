@@ -15,7 +15,7 @@ from muvr_train.errors import ConfigError, shorten
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.data import Data, open_data, query_names
 from muvr_train.runner.finish import Subject, finish, split_of
-from muvr_train.runner.models import build_retriever, fit_model, load_checkpoint, plain
+from muvr_train.runner.models import build_retriever, fit_model, limited, load_checkpoint, plain
 from muvr_train.runner.overview import encoder_name
 from muvr_train.runner.processes import Here, pick_device, started
 from muvr_train.runner.score_run import evaluate_files
@@ -69,10 +69,10 @@ def open_subject(cfg: DictConfig, here: Here) -> tuple[Subject, Data]:
         known = trained_queries(cfg, loaded.recipe, data)
         check_queries(split_of(cfg, data, trained), known, data)
         data.regime = loaded.recipe["data"]["regime"]
-        model, label = loaded.model, Path(cfg.ckpt_path).resolve().parent.name
+        model, label = limited(loaded.model, cfg), Path(cfg.ckpt_path).resolve().parent.name
         facts = {"checkpoint": str(cfg.ckpt_path), "checkpoint_sha256": loaded.digest}
     else:
-        model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
+        model = limited(build_retriever(cfg.model, cfg.fusion, data.store.dims), cfg)
         fit_model(model, data.store, data.train_videos if model.needs_fit else ())
         label = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model.network).__name__).lower()
     if here.group.is_first:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.store import FeatureStore
+from muvr_train.memory import parse_bytes
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.baselines import BASELINES
 from muvr_train.models.fusion.base import FusionHead
@@ -59,6 +60,17 @@ def build_retriever(
         if not isinstance(value, kind):
             raise ConfigError(f"{group}._target_ gives a {type(value).__name__}; it must be a {kind.__name__}")
     return Retriever(network, head, dims)
+
+
+PRODUCT_TYPES = {"32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def limited(model: Retriever, cfg: DictConfig) -> Retriever:
+    """Tell a model's network what `memory_budget` leaves it, and in which precision `scoring_precision` multiplies."""
+    budget = cfg.get("memory_budget")
+    model.network.memory_budget = None if budget is None else parse_bytes(budget)
+    model.network.product_dtype = PRODUCT_TYPES[str(cfg.get("scoring_precision", 32))]
+    return model
 
 
 def build(node: Node, **more: Any) -> Any:

@@ -28,7 +28,7 @@ from muvr_train.runner.cross_fit import Run, cross_fit
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish
 from muvr_train.runner.folder import claim_folder, find_resume, loggers_of, run_folder
-from muvr_train.runner.models import baseline_models, build, build_retriever, fit_model, plain, recipe_of
+from muvr_train.runner.models import baseline_models, build, build_retriever, fit_model, limited, plain, recipe_of
 from muvr_train.runner.processes import Here, pick_device, started
 from muvr_train.search.sources import ModelScores, refuse_missing, supported_modes
 from muvr_train.search.texts import served_modes
@@ -65,7 +65,7 @@ def train_model(cfg: DictConfig, here: Here) -> Run:
 
     def prepare() -> tuple[Data, Retriever]:
         data = open_data(cfg, device)
-        model = build_retriever(cfg.model, cfg.fusion, data.store.dims)
+        model = limited(build_retriever(cfg.model, cfg.fusion, data.store.dims), cfg)
         if group.is_first:
             data.print_overview(cfg, device)
             refuse_holes(cfg, model, data)

@@ -32,26 +32,27 @@ SMALLEST_BLOCK = 32
 """Videos of a block that is never cut for the sake of their number."""
 
 
-def block_bytes(device: torch.device, budget: int | None, held: int, largest_video: int) -> int:
+def block_bytes(device: torch.device, budget: int | None, held: int, largest_video: int, work: int = 0) -> int:
     """How many bytes the tokens of one block may have.
 
     Args:
         device: where scores are computed.
-        budget: bytes for everything that scoring holds but the model's work space (`model.block_elements`,
-            `model.pair_chunk`); None takes a quarter of what is free, and goes on if that is too little.
+        budget: bytes for everything that scoring holds; None takes a quarter of what is free, and goes on if that is
+            too little.
         held: bytes of query tokens and score matrices.
         largest_video: bytes of the tokens of the longest video.
+        work: bytes of the network's work space, its `work_bytes`.
 
     Raises:
         ConfigError: the budget is too small even for blocks of one video.
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" and budget is None else free_bytes()
-    room = ((free // 4 if budget is None else budget) - held) // COPIES
+    room = ((free // 4 if budget is None else budget) - held - work) // COPIES
     if budget is not None and room < largest_video:
         raise ConfigError(
             f"memory_budget={show_bytes(budget)} is too small: the queries and their scores take {show_bytes(held)} "
             f"and one database video up to {show_bytes(COPIES * largest_video)}; give at least "
-            f"{show_bytes(int(1.06 * (held + COPIES * largest_video)))}"
+            f"{show_bytes(int(1.06 * (held + COPIES * largest_video) * budget / max(1, budget - work)))}"
         )
     return min(max(room, 1), LARGEST_BLOCK["cpu" if device.type == "cpu" else "cuda"])
 

@@ -99,7 +99,8 @@ def score_work(
         work = prepare()
         sizes = video_bytes(store, work.database)
         matrices = sum(4 * len(rows.ids) * len(rows.names) * len(work.database) for rows in work.rows)
-        return (work, sizes), (work.print, block_bytes(device, memory_budget, work.held + matrices, int(sizes.max())))
+        held, space = work.held + matrices, model.network.work_bytes
+        return (work, sizes), (work.print, block_bytes(device, memory_budget, held, int(sizes.max()), space))
 
     (work, sizes), told = agreed(group, plan)
     if len({name for name, _ in told}) > 1:
