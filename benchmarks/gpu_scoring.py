@@ -50,7 +50,7 @@ def evaluation(session: Session) -> None:
         asked = queries if trial * queries / some < session.left() / 2 else some
         seconds, memory = _score(session, network, features, asked)
         seconds *= queries / asked
-        work = S2VSWork(queries, database, FRAMES, 1, DIM, queries + database)
+        work = S2VSWork(queries, database, FRAMES, 1, DIM)
         flops = work.forward if name == "S2VS" else work.products
         rows.append(
             {

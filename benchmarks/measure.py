@@ -181,7 +181,9 @@ def gemm_rate(clock: Clock, part: str = "gemm") -> float:
 class S2VSWork:
     """FLOPs of S2VS without batch norm for Q queries and N database videos of T frames, R regions and D numbers.
 
-    The attention is counted `indexed` times per video (one pass over the queries and one over the database is Q + N).
+    Attributes:
+        itself: the queries are the database: videos are indexed once, and of the products, which are symmetric, every
+            pair is needed once; the convolutions are not symmetric.
     """
 
     queries: int
@@ -189,17 +191,19 @@ class S2VSWork:
     frames: int
     regions: int
     dim: int
-    indexed: int
+    itself: bool = False
 
     @property
     def attention(self) -> int:
         """The linear layer and the context vector."""
-        return 2 * self.indexed * self.frames * self.regions * self.dim * (self.dim + 1)
+        videos = self.queries + (0 if self.itself else self.database)
+        return 2 * videos * self.frames * self.regions * self.dim * (self.dim + 1)
 
     @property
     def products(self) -> int:
         """Every region of every frame against every other."""
-        return 2 * self.queries * self.database * (self.frames * self.regions) ** 2 * self.dim
+        pairs = self.queries * (self.queries + 1) // 2 if self.itself else self.queries * self.database
+        return 2 * pairs * (self.frames * self.regions) ** 2 * self.dim
 
     @property
     def convolutions(self) -> int:

@@ -80,7 +80,7 @@ def compare(root: Path, sizes: Sizes, options: argparse.Namespace, clock: Clock)
     seconds = {name: times.median(name) * (scale if name == single else 1) for name in (single, "s2vs", "frame_max")}
     rate, work = (
         gemm_rate(clock),
-        S2VSWork(sizes.queries, sizes.database, FRAMES, 1, DIM, sizes.queries + sizes.database),
+        S2VSWork(sizes.queries, sizes.database, FRAMES, 1, DIM),
     )
     rows = [["", "seconds", "speed", "GFLOP/s", "of torch.matmul", "memory"]]
     for name, label, flops in (

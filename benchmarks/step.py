@@ -36,15 +36,20 @@ Gradients = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a batch; its videos are both queries and database."""
+    """Of a batch: as many queries as database videos.
+
+    Attributes:
+        itself: its videos are both, as in self-supervised training; else the database holds other videos.
+    """
 
     videos: int = 64
     frames: int = 32
     regions: int = 9
     dim: int = 512
+    itself: bool = True
 
     def __str__(self) -> str:
-        return f"{self.videos} videos x {self.of_a_video}"
+        return f"{self.videos} videos x {self.of_a_video}, against {'each other' if self.itself else 'as many others'}"
 
     @property
     def of_a_video(self) -> str:
@@ -53,12 +58,12 @@ class Sizes:
 
     @property
     def work(self) -> S2VSWork:
-        """FLOPs; queries and database are indexed one after the other."""
-        return S2VSWork(self.videos, self.videos, self.frames, self.regions, self.dim, 2 * self.videos)
+        """FLOPs."""
+        return S2VSWork(self.videos, self.videos, self.frames, self.regions, self.dim, self.itself)
 
 
-FULL, QUICK = (Sizes(), Sizes(regions=1, dim=1024)), (Sizes(8, 16, 9, 128), Sizes(8, 16, 1, 128))
-"""Regions, and global features."""
+FULL = (Sizes(), Sizes(itself=False), Sizes(regions=1, dim=1024))
+QUICK = (Sizes(8, 16, 9, 128), Sizes(8, 16, 9, 128, itself=False), Sizes(8, 16, 1, 128))
 BUDGETS = (2**27, 2**30, 2**32)
 
 
@@ -146,18 +151,24 @@ def make_module(sizes: Sizes, budget: int | None = None, compile: bool = False) 
 
 
 def make_batch(sizes: Sizes, device: torch.device | str = "cpu") -> Batch:
-    """Videos of shots of four frames; 0 and 1, 2 and 3 ... show the same shots, with other noise, and match."""
+    """Videos of shots of four frames; two of them always show the same shots, with other noise, and match."""
     generator = torch.Generator(device).manual_seed(0)
-    pairs, shots = sizes.videos // 2, -(-sizes.frames // 4)
-    shown = torch.randn(pairs, shots, sizes.regions, sizes.dim, generator=generator, device=device)
-    shown = shown.repeat_interleave(4, dim=1)[:, : sizes.frames].repeat_interleave(2, dim=0)
+    count = sizes.videos if sizes.itself else 2 * sizes.videos
+    shots = torch.randn(count // 2, -(-sizes.frames // 4), sizes.regions, sizes.dim, generator=generator, device=device)
+    shown = shots.repeat_interleave(4, dim=1)[:, : sizes.frames].repeat_interleave(2, dim=0)
     x = shown + torch.randn(shown.shape, generator=generator, device=device)
-    tokens = Tokens(x, torch.ones(x.shape[:2], dtype=torch.bool, device=device))
-    ids, present = tuple(map(str, range(len(x)))), torch.ones(len(x), dtype=torch.bool, device=device)
-    topics = torch.arange(len(x), device=device) // 2
-    relevance = (topics[:, None] == topics).float().fill_diagonal_(-1.0)
-    queries = QueryBatch(ids, tokens, None, {"video": present, "text": ~present})
-    return Batch(queries, tokens, None, ids, relevance)
+    tokens, topics = Tokens(x, torch.ones(x.shape[:2], dtype=torch.bool, device=device)), torch.arange(count) // 2
+    relevance = (topics[:, None] == topics).float().fill_diagonal_(-1.0).to(device)
+    if sizes.itself:
+        return _batch(tokens, tokens, relevance)
+    return _batch(tokens[torch.arange(0, count, 2)], tokens[torch.arange(1, count, 2)], relevance[::2, 1::2])
+
+
+def _batch(queries: Tokens, database: Tokens, relevance: Tensor) -> Batch:
+    present = queries.mask.any(dim=1)
+    ids, others = (tuple(f"{side}{place}" for place in range(len(present))) for side in "qn")
+    asked = QueryBatch(ids, queries, None, {"video": present, "text": ~present})
+    return Batch(asked, database, None, ids if queries is database else others, relevance)
 
 
 def our_loss(module: RetrievalModule, batch: Batch) -> Tensor:
@@ -170,9 +181,11 @@ def plain_loss(module: RetrievalModule, batch: Batch) -> Tensor:
     network = module.retriever.network
     if not isinstance(network, S2VS) or batch.queries.video is None:
         raise TypeError("the plain formulation is that of S2VS on videos")
-    q, n = network.index(batch.queries.video), network.index(batch.database)
+    q = network.index(batch.queries.video)
+    n = q if batch.database is batch.queries.video else network.index(batch.database)
     scores, excess = plain_scores(network, q.x, n.x)
-    extras = {"range_excess": excess, "self": scores.diagonal()}
+    own = [scores[i, i] if q is n else plain_scores(network, x[None], x[None])[0][0, 0] for i, x in enumerate(q.x)]
+    extras = {"range_excess": excess, "self": torch.stack(own)}
     total: Tensor = module.loss({"video": scores}, batch.relevance, extras).total
     return total
 
