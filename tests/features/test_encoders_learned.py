@@ -12,7 +12,12 @@ from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.encoders.l3_imac import L3Imac, regional_maxima
 from muvr_train.features.encoders.timm_encoder import TimmEncoder
 from muvr_train.features.encoders.whitening import FITTED
+from muvr_train.features.extract import ExtractSettings
+from muvr_train.features.manifest import make_manifest
+from muvr_train.features.writer import StoreWriter
+from muvr_train.training.extraction import extract_folder
 from tests.reference.encoders import l3_imac, pca_whitened
+from tests.toy_encoder import write_grey
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +150,23 @@ def test_whitening_takes_one_stream_and_encoders_without_it_learn_nothing() -> N
     for call in (lambda: plain.fit([]), lambda: plain.load_fit(Path("x")), lambda: plain.save_fit(Path("x"))):
         with pytest.raises(ConfigError, match="learns nothing"):
             call()
+
+
+def test_nothing_is_learned_for_a_store_that_is_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        write_grey(tmp_path / "videos" / f"{name}.mp4", rng.integers(0, 255, 12).tolist(), 64)
+    settings, out = ExtractSettings(workers=1, progress=False), tmp_path / "store"
+    extract_folder(tmp_path / "videos", TimmEncoder("test_resnet", False, size=64), out, None, settings)
+    before = {entry.name: entry.read_bytes() for entry in out.iterdir()}
+    encoder = small_encoder()
+    with pytest.raises(DataError, match="made differently"):
+        extract_folder(tmp_path / "videos", encoder, out, None, settings)
+    with (
+        StoreWriter(tmp_path / "busy", make_manifest("x")),
+        pytest.raises(DataError, match="Another process is writing"),
+    ):
+        extract_folder(tmp_path / "videos", encoder, tmp_path / "busy", None, settings)
+    assert encoder.needs_fit
+    assert {entry.name: entry.read_bytes() for entry in out.iterdir()} == before
+    assert not (tmp_path / "busy" / FITTED).exists()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -105,10 +107,18 @@ def run(arguments: Sequence[str]) -> str:
 
 
 @pytest.mark.slow
-def test_two_processes_make_the_same_store(videos: Path, tmp_path: Path, expected: dict[str, np.ndarray]) -> None:
-    shown = run(command(videos, tmp_path / "store", "devices=2", "workers=1"))
-    assert shown.count("extracted") == 1
-    check(tmp_path / "store", expected)
+@pytest.mark.parametrize(("devices", "count"), [(2, 13), (3, 13), (3, 2)])
+def test_several_processes_make_the_same_store(
+    videos: Path, tmp_path: Path, expected: dict[str, np.ndarray], devices: int, count: int
+) -> None:
+    """Numbers that do not divide, and more processes than videos."""
+    names = sorted(expected)[:count]
+    for name in names:
+        (tmp_path / "videos" / name).parent.mkdir(parents=True, exist_ok=True)
+        os.link(videos / f"{name}.mp4", tmp_path / "videos" / f"{name}.mp4")
+    shown = run(command(tmp_path / "videos", tmp_path / "store", f"devices={devices}", "workers=1"))
+    assert shown.count(f"extracted     {count} (") == 1
+    check(tmp_path / "store", {name: expected[name] for name in names})
 
 
 @pytest.fixture(scope="module")
@@ -161,4 +171,43 @@ def test_killed_at_random_points_and_resumed_the_store_has_no_hole_and_nothing_t
     held = FeatureStore(out).ids()
     assert len(held) == len(set(held))
     run(arguments)
+    check(out, expected)
+
+
+def command_line(process: int) -> bytes:
+    """Empty where it has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_where_one_process_dies_the_others_end_with_a_message_and_what_was_made_is_kept(
+    copies: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, victim: int
+) -> None:
+    folder, expected = copies
+    out, log = tmp_path / "store", tmp_path / "log"
+    arguments = command(folder, out, "devices=2", "workers=1", "save_every=0", "shard_mib=0.01")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with log.open("w") as output:
+        first = subprocess.Popen(arguments, env=environment, stdout=output, stderr=output, start_new_session=True)
+    while not (len(list(out.glob(".parts/*/video-*.safetensors"))) > 2 and stored(out) > 6):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            assert first.wait(0.005) is None, log.read_text()[-3000:]
+    children = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+    (second,) = [int(child) for child in children if b"muvr_train.extract" in command_line(int(child))]
+    os.kill(second if victim else first.pid, signal.SIGKILL)
+    assert first.wait(60) != 0
+    deadline = time.monotonic() + 60
+    while command_line(second):
+        assert time.monotonic() < deadline, "the other process goes on"
+        time.sleep(0.05)
+    shown = log.read_text()
+    assert "terminated with code -9" in shown or "What was extracted is kept; run the same command again" in shown
+    kept = stored(out)
+    assert kept > 6
+    shown = run(arguments)
+    assert int(shown.split("already there")[1].split()[0]) >= kept
     check(out, expected)
