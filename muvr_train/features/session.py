@@ -169,7 +169,7 @@ class ExtractionSession:
             try:
                 self.save()
             except DataError as error:  # the disk is full: what was saved before is kept
-                log.warning("what was extracted in the last %g seconds is lost: %s", self.save_every, error)
+                log.warning("what was extracted since the last save is lost: %s", error)
             finally:
                 self._writer.abandon()
         if self._lock is not None:

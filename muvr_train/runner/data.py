@@ -20,7 +20,7 @@ from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.published import is_whole_muvr
 from muvr_train.benchmarks.splits import apply_splits, split_by_fold
 from muvr_train.benchmarks.types import Benchmark
-from muvr_train.cache import cache_root
+from muvr_train.cache import cache_root, locked
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol
 from muvr_train.features.encoders.base import FrameEncoder
@@ -212,13 +212,14 @@ def extracted(
     more = text_encoder.manifest() if text_encoder is not None and text_encoder is not encoder else {}
     items = renamed(list_videos(videos)) if items is None else items
     out = cache_root() / "features" / store_name(videos, encoder, more=more, items=items)
-    _complete(cfg, videos, items, encoder, out, more)
-    if encoder.needs_fit:  # nothing was lacking: the store holds what the encoder has learned
-        encoder.load_fit(out / FITTED)
-    if text_encoder is None:
-        return out
-    manifest = extraction_manifest(encoder, FrameSampler(), more)
-    return store_with_texts(out, manifest, texts, text_encoder, tags=tags or {})
+    with locked(out.with_name(f"{out.name}.lock")):  # one process at a time: those of a run all come here
+        _complete(cfg, videos, items, encoder, out, more)
+        if encoder.needs_fit:  # nothing was lacking: the store holds what the encoder has learned
+            encoder.load_fit(out / FITTED)
+        if text_encoder is None:
+            return out
+        manifest = extraction_manifest(encoder, FrameSampler(), more)
+        return store_with_texts(out, manifest, texts, text_encoder, tags=tags or {})
 
 
 def _complete(

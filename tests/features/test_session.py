@@ -136,7 +136,7 @@ def test_a_full_disk_keeps_what_was_saved_and_frees_the_store(tmp_path: Path, ca
         session.save()
     (tmp_path / "s" / "status.csv.tmp").symlink_to("/dev/full")
     session.abort()
-    assert "what was extracted in the last 60 seconds is lost" in caplog.text
+    assert "what was extracted since the last save is lost" in caplog.text
     assert sorted(FeatureStore(tmp_path / "s").ids()) == given == ["a", "b", "c"]
     again = session_of(tmp_path / "s", "abcd")
     assert work(again) == ["d"]
