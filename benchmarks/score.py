@@ -104,24 +104,25 @@ def compare(root: Path, sizes: Sizes, options: argparse.Namespace, clock: Clock)
 
 
 def blocks(root: Path, scores: Scores, options: argparse.Namespace) -> None:
-    """Scores of a part of the database with blocks of several sizes."""
+    """Scores of a part of the database: with blocks of several sizes, and with products of rounded frames."""
     part = min(200, scores.shape[1])
     rows = [["pairs that the CNN reads at once", "seconds", "memory", "difference of scores"]]
-    for chunk in (1, 7, 64, 1000, None):
-        run = run_fresh(prepare_scoring, root, "s2vs", part, chunk, threads=options.threads)
+    for chunk, half in ((1, False), (7, False), (64, False), (1000, False), (None, False), (None, True)):
+        run = run_fresh(prepare_scoring, root, "s2vs", part, chunk, half, threads=options.threads)
         different = float(np.abs(run.result - scores[:, :part]).max())
-        seconds = run.cpu_seconds if options.cpu_time else run.seconds
-        rows.append([str(chunk or "default"), f"{seconds:.2f}", mib(run.peak), f"{different:.1e}"])
-        if not different <= CLOSE:
+        label, seconds = str(chunk or "default"), run.cpu_seconds if options.cpu_time else run.seconds
+        rows.append([label + half * ", bf16 products", f"{seconds:.2f}", mib(run.peak), f"{different:.1e}"])
+        if not half and not different <= CLOSE:
             raise SystemExit(f"pair_chunk={chunk} changes scores by {different:.1e}")
     report(f"S2VS on the first {part} videos, one round", rows, options)
 
 
 def prepare_scoring(
-    root: Path, model: str, part: int | None = None, pair_chunk: int | None = None
+    root: Path, model: str, part: int | None = None, pair_chunk: int | None = None, half: bool = False
 ) -> Callable[[], Scores]:
     """Our way: scores [Q, N] of the first `part` videos, from the store."""
     store, network = FeatureStore(root / "store"), make_network(model, pair_chunk)
+    network.product_dtype = torch.bfloat16 if half else None
     retriever = Retriever(network, MeanFusion(store.dims), store.dims)
     partition = read(root)
     few = replace(partition, database=partition.database[:2])

@@ -154,6 +154,9 @@ def test_score(tmp_path: Path):
     chunks = re.findall(r"^(?:\d+|default) +[\d.]+ +\d+ MiB +(\S+)$", text, re.MULTILINE)
     assert len(chunks) == 5
     assert max(map(float, chunks)) < 1e-5
+    half = re.search(r"^default, bf16 products +[\d.]+ +\d+ MiB +(\S+)$", text, re.MULTILINE)
+    assert half
+    assert 1e-7 < float(half[1]) < 1e-2
 
 
 @pytest.mark.slow
