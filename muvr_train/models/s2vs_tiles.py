@@ -91,7 +91,7 @@ def tiled(
 
 
 def _empty(rows: int, columns: int, like: Tensor) -> Scored:
-    return (like.new_zeros((rows, columns)),) * 2
+    return (like.flatten()[:0].view(rows, columns),) * 2  # with a gradient, if `like` has one
 
 
 def _cat(blocks: list[Scored], dim: int) -> Scored:
