@@ -80,7 +80,7 @@ def noise(x: Tensor, rng: np.random.Generator, strength: float = 0.05) -> Tensor
 def feature_dropout(x: Tensor, rng: np.random.Generator, share: float = 0.1) -> Tensor:
     """Zero the same random `share` of the feature dimensions in all frames."""
     kept = torch.from_numpy((rng.random(x.shape[-1]) >= share).astype(np.float32))
-    return x * kept.to(x.device)
+    return x * kept.to(x.device, non_blocking=True)
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,9 @@ def _each(part: M, move: Callable[[Tensor], Tensor]) -> M:
 
 def scatter_rows(part: M, rows: Sequence[int], total: int) -> M:
     """Spread a batch over `total` rows; rows that are not named hold zeros under a False mask."""
-    if len(rows) == total:
+    if list(rows) == list(range(total)):
         return part
-    index = torch.tensor(rows, device=part.x.device)
+    index = torch.tensor(rows).to(part.x.device, non_blocking=True)
 
     return _each(part, lambda value: value.new_zeros((total, *value.shape[1:])).index_copy_(0, index, value))
 
@@ -97,16 +97,14 @@ def load_queries(
     with_video = [row for row, video_id in enumerate(shown) if videos is not None or store.has(video_id)]
     if videos is None and with_video:
         videos = scatter_rows(store.tokens([shown[row] for row in with_video]), with_video, len(ids))
-    texts: dict[int, Tensor] = {}
+    rows, texts = list[int](), list[TextTokens]()
     if store.dims.text_dim is not None:
-        found = [row for row, query_id in enumerate(ids) if store.has(query_id, "text")]
-        if found:
-            batch = store.texts([ids[row] for row in found])
-            texts = {row: batch.x[place][batch.mask[place]] for place, row in enumerate(found)}
-    if frames_as_text:
-        texts |= {row: _own_frames(store, shown[row]) for row in with_video if row not in texts}
-    rows = sorted(texts)
-    text = scatter_rows(TextTokens.pack([texts[row] for row in rows]), rows, len(ids)) if rows else None
+        rows = [row for row, query_id in enumerate(ids) if store.has(query_id, "text")]
+        texts = [store.texts([ids[row] for row in rows])] if rows else []
+    bare = sorted(set(with_video) - set(rows)) if frames_as_text else []
+    if bare:
+        rows, texts = rows + bare, [*texts, TextTokens.pack([_own_frames(store, shown[row]) for row in bare])]
+    text = scatter_rows(TextTokens.cat(texts), rows, len(ids)) if rows else None
     return QueryBatch(tuple(ids), videos, text, {"video": _flags(with_video, ids), "text": _flags(rows, ids)})
 
 

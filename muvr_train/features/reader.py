@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ class Reader:
         shape, count = stream.shape, len(rows) * run
         if self.resident:
             flat = self._resident(name)
-            index = torch.from_numpy(np.maximum(rows, 0) // run).to(flat.device)
+            index = send(np.maximum(rows, 0) // run, flat.device)
             return flat.view(-1, run, *shape).index_select(0, index).flatten(0, 1).float()
         width, dtype = shape[0] * shape[1], stream.dtype
         if dtype == "float32":
@@ -84,6 +85,11 @@ class Reader:
                     flat[begin : begin + len(shard.raw)] = _as_stored(np.array(shard.raw), shard.dtype).to(self.device)
                 self._flat[name] = flat
             return self._flat[name]
+
+
+def send(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """Put an array onto a device without waiting for what the device has to do before."""
+    return torch.from_numpy(array).to(device, non_blocking=True)
 
 
 def as_float(raw: Array, dtype: str) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.index import INDEX, MANIFEST, Stream, open_streams
-from muvr_train.features.reader import PADDING, Reader, Rows, as_float
+from muvr_train.features.reader import PADDING, Reader, Rows, as_float, send
 from muvr_train.features.shards import Array, Shard, read_json
 from muvr_train.types import StoreDims, TextTokens, Tokens
 
@@ -186,7 +186,7 @@ class FeatureStore:
         x = torch.zeros((rows.size, *shapes.pop()), device=self._reader.device)
         for number, name in enumerate(names):
             chosen = np.flatnonzero(kinds == number)
-            x.index_copy_(0, torch.from_numpy(chosen).to(x.device), self._reader.take(name, rows[chosen]))
+            x.index_copy_(0, send(chosen, x.device), self._reader.take(name, rows[chosen]))
         return _padded(x, real)
 
     def texts(self, ids: Sequence[str]) -> TextTokens:
@@ -219,5 +219,5 @@ class FeatureStore:
 def _padded(x: Tensor, real: npt.NDArray[np.bool_]) -> Tokens:
     """Frames [B * T, R, D] as a batch with zeros where `real` [B, T] is False."""
     if not real.all():
-        x.index_fill_(0, torch.from_numpy(np.flatnonzero(~real)).to(x.device), 0.0)
-    return Tokens(x.view(*real.shape, *x.shape[1:]), torch.from_numpy(real).to(x.device))
+        x.index_fill_(0, send(np.flatnonzero(~real), x.device), 0.0)
+    return Tokens(x.view(*real.shape, *x.shape[1:]), send(real, x.device))
