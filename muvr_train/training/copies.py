@@ -15,6 +15,7 @@ from muvr_train.features.extract import ExtractReport, ExtractSettings
 from muvr_train.features.shards import write_bytes
 from muvr_train.features.status import VideoStatus, read_statuses, write_statuses
 from muvr_train.features.writer import StoreWriter
+from muvr_train.launched import rank
 from muvr_train.training.extraction import extract
 
 
@@ -49,10 +50,11 @@ def extract_copies(
     if "video" not in encoder.streams:
         raise ConfigError(f"encoder {encoder.name}: copies need its stream 'video', it has {list(encoder.streams)}")
     settings, manifest = settings or ExtractSettings(), copies_manifest(plan, sources, encoder)
-    with StoreWriter(out, manifest, settings.dtype, settings.shard_mib) as writer:
-        write_bytes(writer.path / PLAN, json.dumps(plan.to_json(), ensure_ascii=False).encode())
-        listed = {status.id: status for status in left_out}
-        if listed:
-            write_statuses(writer.path, {**read_statuses(writer.path), **listed}.values())
+    listed = {status.id: status for status in left_out}
+    if rank() == 0:  # the first of several processes says what is made
+        with StoreWriter(out, manifest, settings.dtype, settings.shard_mib) as writer:
+            write_bytes(writer.path / PLAN, json.dumps(plan.to_json(), ensure_ascii=False).encode())
+            if listed:
+                write_statuses(writer.path, {**read_statuses(writer.path), **listed}.values())
     unused = [SourceJob(status.id, Path(status.path), sources.only(())) for status in listed.values()]
     return extract([*compose_jobs(plan, sources), *unused], encoder, out, manifest, settings, ["video"])
