@@ -13,7 +13,7 @@ Told = TypeVar("Told")
 
 
 def agreed(group: Group, work: Callable[[], tuple[Kept, Told]]) -> tuple[Kept, list[Told]]:
-    """Do something in every process; if it fails in one, all raise.
+    """Do something in every process; if it fails in one, all raise, and only the first of them shows it.
 
     Args:
         group: the processes.
@@ -36,12 +36,15 @@ def agreed(group: Group, work: Callable[[], tuple[Kept, Told]]) -> tuple[Kept, l
     except Exception as caught:  # noqa: BLE001 (raised again below, after the others know)
         error = caught
     found = group.gather_objects((None, _description(error)) if error else (told, None))
+    failed = [(rank, description) for rank, (_, description) in enumerate(found) if description is not None]
     if error:
+        if isinstance(error, MuvrTrainError) and failed[0][0] != group.rank:
+            error.shown = False
         raise error
-    for rank, (_, description) in enumerate(found):
-        if description is not None:
-            kind, message = description
-            raise kind(f"process {rank}: {message}")
+    for rank, (kind, message) in failed:
+        raised = kind(f"process {rank}: {message}")
+        raised.shown = False
+        raise raised
     return kept, [told for told, _ in found]
 
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.config_checks import check_paths, check_sources, check_values
-from muvr_train.errors import ConfigError, MuvrTrainError, ProcessError
+from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.launched import PREPARED, rank, silence_torch, world_size
 from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
@@ -50,7 +50,7 @@ def reporting() -> Iterator[None]:
 
 def _is_shown(error: MuvrTrainError) -> bool:
     """Of mistakes in the settings, which all processes see, only the first one speaks."""
-    return error.shown if isinstance(error, ProcessError) else not (isinstance(error, ConfigError) and rank())
+    return error.shown and not (isinstance(error, ConfigError) and rank())
 
 
 def debugging() -> bool:

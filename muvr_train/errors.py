@@ -2,7 +2,13 @@
 
 
 class MuvrTrainError(Exception):
-    """Base class: the command line prints its message without a traceback and exits with 1."""
+    """Base class: the command line prints its message without a traceback and exits with 1.
+
+    Attributes:
+        shown: False where another process of the run says the same.
+    """
+
+    shown = True
 
 
 class ConfigError(MuvrTrainError):

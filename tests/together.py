@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -54,8 +54,12 @@ def together(sizes: Sequence[int], folder: Path, task: Task, *args: Any) -> dict
     }
 
 
-class Raised(tuple[str, str]):
-    """Name of an exception's type, and its message."""
+class Raised(NamedTuple):
+    """An exception: the name of its type, its message, and whether the command line shows it."""
+
+    kind: str
+    message: str
+    shown: bool
 
 
 def outcome(task: Callable[[], Any]) -> Any:
@@ -63,7 +67,7 @@ def outcome(task: Callable[[], Any]) -> Any:
     try:
         return task()
     except Exception as error:  # noqa: BLE001
-        return Raised((type(error).__name__, str(error)))
+        return Raised(type(error).__name__, str(error), getattr(error, "shown", True))
 
 
 def _run(rank: int, sizes: Sequence[int], folder: Path, task: Task, args: tuple[Any, ...]) -> None:
