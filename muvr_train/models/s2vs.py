@@ -167,7 +167,8 @@ class S2VS(SimilarityNetwork):
             run = run_piece(self._score_maps, piece, sides, again=again)
             return run[0].view(len(part_q), -1), run[1].view(len(part_q), -1)
 
-        return tiled(score, len(q), len(n), block_sizes(len(q), len(n), 1, pairs), maps)
+        wide = round(pairs**0.5) if q.trim and n.trim else len(n)  # square tiles hold videos of like length
+        return tiled(score, len(q), len(n), block_sizes(len(q), min(len(n), wide), 1, pairs), maps)
 
     def _score_maps(self, maps: Tensor, sides: Sides | None) -> Scored:
         return score_maps(self.head, maps, sides, self.symmetric)
