@@ -12,12 +12,14 @@ from muvr_train.errors import ConfigError
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.functional import (
     BLOCK_ELEMENTS,
+    block_sizes,
     fill_padding,
     forbid_empty,
     frame_maps,
     full_precision,
     max_product,
     pair_maps,
+    weigh_maps,
     weighted,
 )
 from muvr_train.types import Tokens
@@ -67,10 +69,21 @@ class FrameMax(SimilarityNetwork):
         """Scores [Q, N]; see the class."""
         self._no_extra_maps(extra_maps)
         with full_precision(q.x):
+            if any(side.weight is not None and side.weight.requires_grad for side in (q, n)):
+                return forbid_empty(self._weighted_maxima(q, n), q.mask, n.mask)
             x_q, x_n = (fill_padding(weighted(tokens), tokens.mask).flatten(1, 2) for tokens in (q, n))
             return forbid_empty(
                 max_product(x_q, x_n, self.products_at_once(self.block_elements), self.scoring_dtype), q.mask, n.mask
             )
+
+    def _weighted_maxima(self, q: Tokens, n: Tokens) -> Tensor:
+        """The same for learned weights, whose gradient needs the maps of frames but no product of regions."""
+        x_q, x_n = (fill_padding(tokens.x.float(), tokens.mask) for tokens in (q, n))
+        cost = x_q.shape[1:3].numel() * x_n.shape[1:3].numel()
+        step = block_sizes(len(q), len(n), cost, self.products_at_once(self.block_elements))[0]
+        rows = [frame_maps(x_q[i : i + step], x_n, "max") for i in range(0, len(q), step)]
+        maps = torch.cat([x_q.new_zeros((0, len(n), x_q.shape[1], x_n.shape[1])), *rows])
+        return weigh_maps(maps, q, n).amax(dim=(2, 3))
 
     def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
         """Scores [P] of q_i with n_i."""

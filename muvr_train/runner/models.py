@@ -69,6 +69,8 @@ def limited(model: Retriever, cfg: DictConfig) -> Retriever:
     """Tell a model's network what `memory_budget` leaves it, and in which precision `scoring_precision` multiplies."""
     budget = cfg.get("memory_budget")
     model.network.memory_budget = None if budget is None else parse_bytes(budget)
+    if model.text_part is not None:
+        model.text_part.block_elements = model.network.products_at_once(model.text_part.block_elements)
     model.network.product_dtype = PRODUCT_TYPES[str(cfg.get("scoring_precision", 32))]
     return model
 

@@ -194,8 +194,23 @@ def test_a_budget_that_is_too_small_says_what_is_needed(store):
     ModelScores(retriever(store), store, memory_budget=int(needed * 1000)).score(PARTITION, ["v", "t", "tv"])
 
 
+@pytest.mark.parametrize("kind", [FrameMax, Chamfer])
+def test_a_budget_that_the_network_shares(store, kind):
+    model = retriever(store, kind)
+    expected = ModelScores(model, store).score(PARTITION, ["v", "t", "tv"])
+    model.network.memory_budget = 1000
+    with pytest.raises(ConfigError, match=r"memory_budget=1.0 kB is too small") as caught:
+        ModelScores(model, store, memory_budget=1000).score(PARTITION, ["v", "t", "tv"])
+    needed = float(str(caught.value).split("at least ")[1].split(" ")[0])
+    model.network.memory_budget = int(needed * 1000)
+    scored = ModelScores(model, store, memory_budget=int(needed * 1000)).score(PARTITION, ["v", "t", "tv"])
+    for mode, matrix in expected.items():
+        np.testing.assert_allclose(scored[mode].scores, matrix.scores, atol=1e-6, rtol=0)
+
+
 def test_block_bytes_are_bounded_by_budget_and_caches():
     assert block_bytes(CPU, 10_000, held=2_000, largest_video=100) == 2_000
+    assert block_bytes(CPU, 10_000, held=2_000, largest_video=100, work=4_000) == 1_000
     assert block_bytes(CPU, 10**12, held=0, largest_video=100) == exhaustive.LARGEST_BLOCK["cpu"]
     assert block_bytes(CPU, None, held=10**15, largest_video=100) == 1
     assert block_bytes(CPU, None, held=0, largest_video=100) > 1
