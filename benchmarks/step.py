@@ -64,7 +64,7 @@ class Sizes:
 
 FULL = (Sizes(), Sizes(itself=False), Sizes(regions=1, dim=1024))
 QUICK = (Sizes(8, 16, 9, 128), Sizes(8, 16, 9, 128, itself=False), Sizes(8, 16, 1, 128))
-BUDGETS = (2**27, 2**30, 2**32)
+BUDGETS = (2**25, 2**27, 2**30, 2**32)
 
 
 def main() -> None:
