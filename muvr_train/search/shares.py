@@ -59,11 +59,10 @@ class Work:
     rows: tuple[Rows, ...]
     held: int = 0
 
-    @property
-    def print(self) -> str:
-        """Tells different works apart."""
-        content = repr((self.database, [(rows.ids, rows.names) for rows in self.rows]))
-        return blake2b(content.encode(), digest_size=16).hexdigest()
+    def fingerprint(self, sizes: NDArray[np.int64]) -> str:
+        """Tells works apart: other ids, other modes, or videos of other `sizes`."""
+        content = repr((self.database, [(rows.ids, rows.names) for rows in self.rows], sizes.tobytes()))
+        return blake2b(content.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def score_work(
@@ -100,7 +99,10 @@ def score_work(
         sizes = video_bytes(store, work.database)
         matrices = sum(4 * len(rows.ids) * len(rows.names) * len(work.database) for rows in work.rows)
         held, space = work.held + matrices, model.network.work_bytes
-        return (work, sizes), (work.print, block_bytes(device, memory_budget, held, int(sizes.max()), space))
+        return (work, sizes), (
+            work.fingerprint(sizes),
+            block_bytes(device, memory_budget, held, int(sizes.max()), space),
+        )
 
     (work, sizes), told = agreed(group, plan)
     if len({name for name, _ in told}) > 1:

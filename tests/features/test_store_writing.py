@@ -197,9 +197,7 @@ def test_a_full_disk_says_which_folder_is_full_and_keeps_what_was_written(tmp_pa
     writer = StoreWriter(store, MANIFEST)
     writer.add("b", array(1))
     (store / "video-00001.safetensors.tmp").symlink_to("/dev/full")  # whatever is written there meets a full disk
-    with pytest.raises(
-        DataError, match=rf"folder {store} is full \(No space left.*kept; make room there"
-    ):
+    with pytest.raises(DataError, match=rf"folder {store} is full \(No space left.*kept; make room there"):
         writer.flush()
     writer.abandon()
     assert not [entry for entry in store.iterdir() if entry.name.endswith(".tmp")]
