@@ -56,7 +56,7 @@ class S2VS(SimilarityNetwork):
             `memory_budget`. Never changes a score by more than rounding. Batch norm in train mode needs all at once.
         checkpointing: compute what the CNN holds for the backward pass again there instead of keeping it: less memory.
             None = where a batch would hold more than 0.5 GiB (8 GiB on a GPU), or more than `memory_budget` leaves.
-        compile: let torch compile the CNN (the first batches then take long).
+        compile: let torch compile the CNN, which takes long once for each number of frames; no padding is trimmed.
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class S2VS(SimilarityNetwork):
         if base_weights and self.attention is not None:
             nn.init.zeros_(self.attention.context_vector.weight)
         self.head = S2VSHead(batch_norm, pooling, mask_pooling)
+        self.compiled = compile
         if compile:
             self.head.compile(dynamic=True)
         scorer = base_scorer(base, self.index_dim, regions)
@@ -136,7 +137,8 @@ class S2VS(SimilarityNetwork):
 
     def _side(self, tokens: Tokens) -> Side:
         tokens = repeat_short(tokens, MIN_FRAMES)
-        return make_side(tokens, weighted(tokens), self._may_trim and self.divisible, MIN_FRAMES)
+        trim = self._may_trim and self.divisible and not self.compiled  # which is done again for every new size
+        return make_side(tokens, weighted(tokens), trim, MIN_FRAMES)
 
     @property
     def _may_trim(self) -> bool:
