@@ -66,7 +66,7 @@ class S2VSHead(nn.Module):
         x = maps if sides is None else maps.masked_fill(~_cells(sides), 0.0)
         x = x.contiguous(memory_format=torch.channels_last)
         for position, layer in enumerate((self.conv1, self.conv2, self.conv3)):
-            x, sides = self._convolve(layer, x, sides)
+            x, sides = self._convolve(layer, x, sides, position < 2)
             if self.pooling and position < 2:
                 # before the ReLU, which has then a quarter of the cells; of masked cells only those count here that
                 # share a pooled cell with real ones, and under "all" none do
@@ -75,7 +75,11 @@ class S2VSHead(nn.Module):
             x = _zero_padding(x, sides).relu_()
         return _zero_padding(self.fconv(x).float(), sides), sides
 
-    def _convolve(self, layer: nn.Module, x: Tensor, sides: Sides | None) -> tuple[Tensor, Sides | None]:
+    def _convolve(self, layer: nn.Module, x: Tensor, sides: Sides | None, pooled: bool) -> tuple[Tensor, Sides | None]:
+        odd = x.shape[2] % 2, x.shape[3] % 2
+        if pooled and any(odd) and self.pooling and self.mask_pooling == "all" and not self.batch_norm:
+            x = F.pad(x, (1, 1 - odd[1], 1, 1 - odd[0]))  # the pooling would drop an odd last row or column
+            return F.conv2d(x, layer.weight, layer.bias), sides  # type: ignore[arg-type]
         conv = layer[0] if isinstance(layer, nn.Sequential) else layer
         extra = 1 if self.batch_norm else 0
         if self.pooling:
