@@ -207,12 +207,15 @@ class S2VSWork:
 
     @property
     def convolutions(self) -> int:
-        """The head: three 3 x 3 convolutions, two max-pools between them, and the last 1 x 1 convolution."""
-        per_pair, side = 0, self.frames
-        for place, (before, after) in enumerate(zip((1, *CHANNELS), CHANNELS, strict=False)):
-            side = side // 2 if place else side
+        """The head: three 3 x 3 convolutions, two max-pools between them, and the last 1 x 1 convolution.
+
+        Of an odd row or column, which a max-pool drops, nothing is counted.
+        """
+        half, quarter = self.frames // 2, self.frames // 4
+        per_pair = 2 * CHANNELS[-1] * quarter**2
+        for before, after, side in zip((1, *CHANNELS), CHANNELS, (2 * half, 2 * quarter, quarter), strict=False):
             per_pair += 2 * 9 * before * after * side**2
-        return self.queries * self.database * (per_pair + 2 * CHANNELS[-1] * side**2)
+        return self.queries * self.database * per_pair
 
     @property
     def forward(self) -> int:
