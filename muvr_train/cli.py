@@ -7,6 +7,7 @@ errors into one clear message: exit code 2 for settings, 1 for data.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -40,12 +41,22 @@ def reporting() -> Iterator[None]:
         yield
     except Exception as error:
         ours = _find_ours(error)
+        _keep(error)
         if ours is None or debugging():
             raise
         if _is_shown(ours):
             place = f" in process {rank()}" if rank() else ""
             sys.stderr.write(f"error{place}: {_message(ours)}\n")
         sys.exit(2 if isinstance(ours, ConfigError) else 1)
+
+
+def _keep(error: BaseException) -> None:
+    """Write an error with its traceback into the run's log file, where Hydra has opened one."""
+    kept = (type(error), error, error.__traceback__)
+    record = logging.LogRecord(__name__, logging.ERROR, __file__, 0, "the run ends: %s", (error,), kept)
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.handle(record)
 
 
 def _is_shown(error: MuvrTrainError) -> bool:

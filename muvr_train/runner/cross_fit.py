@@ -21,7 +21,7 @@ from muvr_train.reports.write import write_json
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish, source_of
 from muvr_train.runner.folder import claim_folder, loggers_of, run_folder
-from muvr_train.runner.models import baseline_models
+from muvr_train.runner.models import baseline_models, share_state
 from muvr_train.runner.score_run import sha256_of
 from muvr_train.search.held import HeldScores, stack_rows
 from muvr_train.search.score_files import ScoreBlock, read_scores, write_scores
@@ -68,12 +68,12 @@ def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run], group: 
             continue
         log.info("fold %d of %d", fold, folds)
         one = fold_config(cfg, fold, own)
+        one.resume_from = group.broadcast(one.resume_from)
         if group.is_first:
             record_settings(folder / ".hydra", own / ".hydra", one)
         run = train_model(one)
-        if group.is_first:
-            save_fold(cfg, run)
-            close(run.loggers)
+        save_fold(cfg, run, group)
+        close(run.loggers)
     if not group.is_first:
         return {}
     matrices = join_folds([folder / f"fold-{fold}" for fold in range(folds)])
@@ -114,33 +114,38 @@ def record_settings(source: Path, target: Path, one: DictConfig) -> None:
     OmegaConf.save(OmegaConf.create(typed), target / "overrides.yaml")
 
 
-def save_fold(cfg: DictConfig, run: Run) -> None:
+def save_fold(cfg: DictConfig, run: Run, group: Group = SINGLE) -> None:
     """Score the fold's held-out queries with the model and with the untrained ones, and write the scores."""
-    write_fold(run.folder, run.data.benchmark.select("test", "full"), _sources(run, protocol_of(cfg)))
+    part = run.data.benchmark.select("test", "full")
+    write_fold(run.folder, part, _sources(run, protocol_of(cfg), group), write=group.is_first)
 
 
 Asked = tuple[str, ScoreSource, tuple[str, ...]]
 """Name of a model, its scores, and the modes that are asked for."""
 
 
-def write_fold(folder: Path, part: Benchmark, sources: Iterable[Asked]) -> None:
-    """Write the scores of a benchmark, a file for each model and mode; none where no query has a part of the mode."""
+def write_fold(folder: Path, part: Benchmark, sources: Iterable[Asked], write: bool = True) -> None:
+    """Score a benchmark and write a file for each model and mode; none where no query has a part of the mode.
+
+    Where several processes score together, all call this, and one of them is to `write`.
+    """
     files: list[dict[str, str | None]] = []
     for name, source, modes in sources:
         for mode, blocks in score_benchmark(source, part, modes).items():
             file = f"scores_{len(files)}.npz" if blocks else None
-            if file is not None:
+            if file is not None and write:
                 write_scores(folder / file, mode, blocks)
             files.append({"model": name, "mode": mode, "file": file})
-    write_json(folder / DONE, {"scores": files})
+    if write:
+        write_json(folder / DONE, {"scores": files})
 
 
-def _sources(run: Run, protocol: Protocol) -> Iterator[Asked]:
+def _sources(run: Run, protocol: Protocol, group: Group) -> Iterator[Asked]:
     """Give the trained model and the untrained ones, with the modes that each is scored in."""
     model = run.subject.model
     if model is None:
         raise ValueError(f"{run.folder}: a fold without a model")
-    source = source_of(run.subject, run.data, protocol)
+    source = source_of(run.subject, run.data, protocol, group)
     yield (
         "trained" if run.subject.trained else "untrained",
         source,
@@ -148,7 +153,8 @@ def _sources(run: Run, protocol: Protocol) -> Iterator[Asked]:
     )
     wanted = run.data.baseline_protocol(protocol).modes
     for name, other in baseline_models(run.data.store, run.data.train_videos).items():
-        source = source_of(Subject(name, model=other.to(device_of(model))), run.data, protocol)
+        share_state(other, group)
+        source = source_of(Subject(name, model=other.to(device_of(model))), run.data, protocol, group)
         yield name, source, wanted or served_modes(source, run.data.benchmark)
 
 

@@ -15,11 +15,11 @@ from muvr_train.errors import ConfigError, shorten
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.data import Data, open_data, query_names
 from muvr_train.runner.finish import Subject, finish, split_of
-from muvr_train.runner.models import build_retriever, fit_model, limited, load_checkpoint, plain
+from muvr_train.runner.models import build_retriever, fit_model, limited, load_checkpoint, plain, share_state
 from muvr_train.runner.overview import encoder_name
-from muvr_train.runner.processes import Here, pick_device, started
+from muvr_train.runner.processes import pick_device, started
 from muvr_train.runner.score_run import evaluate_files
-from muvr_train.training.launch import first_then_all
+from muvr_train.training.launch import Here, first_then_all
 from muvr_train.types import StoreDims
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
 def evaluate_model(cfg: DictConfig, here: Here) -> dict[str, float]:
     """Evaluate `ckpt_path` or the untrained `model`; see `evaluate`."""
     subject, data = first_then_all(here.group, lambda: open_subject(cfg, here))
+    if subject.model is not None:
+        share_state(subject.model, here.group)
     return finish(cfg, Path(cfg.out), subject, data, [], here.group)
 
 

@@ -29,7 +29,7 @@ from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.calibrate import calibrated_rows
 from muvr_train.runner.data import Data, protocol_of, query_names
-from muvr_train.runner.models import baseline_models, plain
+from muvr_train.runner.models import baseline_models, plain, share_state
 from muvr_train.runner.report import report
 from muvr_train.search.sources import ModelScores, ScoreSource, device_of
 from muvr_train.search.texts import official_texts
@@ -171,6 +171,8 @@ def untrained_rows(
     wanted = data.baseline_protocol(protocol)
     names = [name for name, model in BASELINES.items() if data.train_videos or not model.get("whiten")]
     models = baseline_models(data.store, data.train_videos, names)
+    for model in models.values():
+        share_state(model, group)
     return {name: evaluate(model.to(device), data.store, part, wanted, group) for name, model in models.items()}
 
 

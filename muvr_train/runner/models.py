@@ -21,6 +21,7 @@ from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.baselines import BASELINES
 from muvr_train.models.fusion.base import FusionHead
 from muvr_train.models.retriever import Retriever
+from muvr_train.processes import Group
 from muvr_train.types import StoreDims, Tokens
 from muvr_train.whitening import Whitening
 
@@ -110,6 +111,13 @@ def check_recipe(recipe: dict[str, Any], path: Path) -> None:
             raise DataError(f"{path}: its {group} is the class {target!r}, which cannot be imported here") from error
         if not (isinstance(found, type) and issubclass(found, kind)):
             raise DataError(f"{path}: its {group} is {target!r}, which is no {kind.__name__}; such files are refused")
+
+
+def share_state(model: Retriever, group: Group) -> None:
+    """Give all processes the first one's weights and buffers: what each has fitted for itself differs by rounding."""
+    if group.size > 1:
+        state = {name: value.cpu() for name, value in model.state_dict().items()} if group.is_first else None
+        model.load_state_dict(group.broadcast(state))
 
 
 def fit_model(model: Retriever, store: FeatureStore, train_videos: Sequence[str], seed: int = 0) -> None:

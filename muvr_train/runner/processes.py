@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from omegaconf import DictConfig
 
 from muvr_train.errors import ConfigError
-from muvr_train.processes import SINGLE, Group
-from muvr_train.training.launch import noticing, start_processes
-
-
-@dataclass(frozen=True)
-class Here:
-    """This process: its place among those of the run, and its device ("cpu", "cuda", "cuda:1")."""
-
-    device: str
-    group: Group = SINGLE
+from muvr_train.training.launch import Here, start_processes
+from muvr_train.training.lost import noticing
 
 
 @contextmanager
 def started(cfg: DictConfig, device: str) -> Iterator[Here]:
     """Start the run's processes (see `start_processes`); the loss of one of them ends the others with a message."""
     quiet_lightning()
-    settings = cfg.trainer
-    group, own = start_processes(device, settings.devices, settings.num_nodes, settings.timeout)
-    last = f"checkpoints/{cfg.run}" if "run" in cfg else None
-    advice = f" Go on with resume_from={last}." if last else ""
-    with noticing(group, settings.timeout, f"The log files of the others say more ({last or cfg.out}/*.log).{advice}"):
-        yield Here(own, group)
+    settings, folder = cfg.trainer, f"checkpoints/{cfg.run}" if "run" in cfg else cfg.out
+    here = start_processes(device, settings.devices, settings.num_nodes, settings.timeout)
+    go_on = f" Go on with resume_from={folder}." if "run" in cfg else ""
+    advice = f"The log files in {folder} say more.{go_on}"
+    try:
+        with noticing(here.group, settings.timeout, advice, here.children):
+            yield here
+    except (KeyboardInterrupt, SystemExit):  # Lightning answers Ctrl-C with the latter
+        if here.group.is_first:
+            sys.stderr.write(f"interrupted.{go_on}\n")
+        sys.exit(130)
 
 
 def quiet_lightning() -> None:

@@ -19,7 +19,6 @@ from muvr_train.data.loader import make_loader
 from muvr_train.data.one_to_many import OneToManyPlan
 from muvr_train.errors import ConfigError
 from muvr_train.evaluation import evaluate
-from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import Group
 from muvr_train.reports.write import write_json
@@ -28,15 +27,23 @@ from muvr_train.runner.cross_fit import Run, cross_fit
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish
 from muvr_train.runner.folder import claim_folder, find_resume, loggers_of, run_folder
-from muvr_train.runner.models import baseline_models, build, build_retriever, fit_model, limited, plain, recipe_of
-from muvr_train.runner.processes import Here, pick_device, started
-from muvr_train.search.sources import ModelScores, refuse_missing, supported_modes
+from muvr_train.runner.models import (
+    baseline_models,
+    build_retriever,
+    fit_model,
+    limited,
+    plain,
+    recipe_of,
+    share_state,
+)
+from muvr_train.runner.processes import pick_device, started
+from muvr_train.runner.refusals import build_loss, refuse_batch_norm, refuse_holes, try_settings
+from muvr_train.search.sources import ModelScores
 from muvr_train.search.texts import served_modes
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
-from muvr_train.training.launch import ddp_strategy, first_then_all
+from muvr_train.training.launch import Here, ddp_strategy, first_then_all
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress
-from muvr_train.types import StoreDims
 
 log = logging.getLogger(__name__)
 STEP_0 = {"frame_max": "zero_shot", "frame_max whitened": "zero_shot_whitened"}
@@ -69,6 +76,7 @@ def train_model(cfg: DictConfig, here: Here) -> Run:
         if group.is_first:
             data.print_overview(cfg, device)
             refuse_holes(cfg, model, data)
+            refuse_batch_norm(model, group)
             try_calibration(cfg, model)
             claim_folder(cfg)
         return data, model
@@ -91,35 +99,7 @@ def fit_first(model: Retriever, data: Data, group: Group) -> None:
     """Fit what the model learns before training in the first process, and give it to the others."""
     if group.is_first:
         fit_model(model, data.store, data.train_videos)
-    if group.size > 1:
-        model.load_state_dict(group.broadcast(model.state_dict() if group.is_first else None))
-
-
-def try_settings(cfg: DictConfig) -> None:
-    """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
-    try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
-    build_loss(cfg)
-
-
-def build_loss(cfg: DictConfig) -> CompositeLoss:
-    """Build the losses.
-
-    Raises:
-        ConfigError: the class cannot be imported or refuses the settings.
-    """
-    loss = build(cfg.loss)
-    if not isinstance(loss, CompositeLoss):
-        raise ConfigError(f"loss._target_={cfg.loss._target_}: must be a CompositeLoss (it may hold any losses)")
-    return loss
-
-
-def refuse_holes(cfg: DictConfig, model: Retriever, data: Data) -> None:
-    """Raise before anything is trained if features are missing that training or evaluation will need."""
-    if cfg.on_missing == "error":
-        modes = protocol_of(cfg).modes or supported_modes(model, data.store)
-        trained = cfg.trainer.max_epochs > 0
-        for part in [data.part(name) for name in (("train", "val", "test") if trained else ("all",))]:
-            refuse_missing(data.store, part, modes)
+    share_state(model, group)
 
 
 def training_batches(cfg: DictConfig, data: Data, group: Group) -> Dataset[Batch]:
@@ -146,10 +126,10 @@ def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, her
         recipe=recipe_of(cfg, data.store.dims, data.store, data.trained_queries),
         group=here.group,
     )
-    if not any(parameter.requires_grad for parameter in module.parameters()):
+    if not any(parameter.requires_grad for part in (model, module.loss) for parameter in part.parameters()):
         raise ConfigError("nothing to train: this model and fusion head have no parameters. Use experiment=zero_shot")
     progress = Progress(cfg.seed)
-    checkpoint = find_resume(cfg, folder, loggers)
+    checkpoint = here.group.broadcast(find_resume(cfg, folder, loggers) if here.group.is_first else None)
     evaluation = evaluation_callback(cfg, folder, model, data, here, progress)
     trainer = make_trainer(cfg, here, loggers, [*callbacks_of(cfg, progress, total, here.group), evaluation])
     batches, ahead = training_batches(cfg, data, here.group), (cfg.data.workers, cfg.data.prefetch)
@@ -173,6 +153,7 @@ def evaluation_callback(
     def untrained() -> dict[str, float]:
         values: dict[str, float] = {}
         for name, other in baseline_models(data.store, data.train_videos, list(STEP_0)).items():
+            share_state(other, here.group)
             other.to(here.device)
             results = evaluate(other, data.store, val, data.baseline_protocol(protocol), here.group)
             values |= results.flat(STEP_0[name])

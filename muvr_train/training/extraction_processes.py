@@ -16,7 +16,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from muvr_train.errors import ProcessError
 from muvr_train.features.extract import ExtractSettings
 from muvr_train.processes import Group
-from muvr_train.training.launch import LOST
+from muvr_train.training.lost import LOST
 
 LONGEST_WAIT = timedelta(days=1)  # of a process that is done for the one that is last
 _MESSAGE = "process {rank} of the extraction stops: {why}. What was extracted is kept; run the same command again"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from muvr_train.processes import Group
 from muvr_train.types import Tokens
@@ -24,6 +24,23 @@ def gather_tokens(tokens: Tokens, group: Group) -> Tokens:
     return Tokens.cat([Tokens(x, mask) for x, mask in parts])
 
 
+class Anchor(nn.Module):
+    """A parameter that every process's loss depends on, always with a gradient of 0; no optimiser or checkpoint has it.
+
+    DDP waits for ever for a process whose loss depends on no parameter, as where it has no row.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.zeros(()))
+
+    def _save_to_state_dict(self, *args: Any) -> None:
+        """Nothing."""
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        """Nothing."""
+
+
 def gather_rows(rows: Mapping[str, Tensor], count: int, group: Group, anchor: Tensor) -> dict[str, Tensor]:
     """Put the rows of all processes under each other, in the order of their ranks.
 
@@ -32,16 +49,13 @@ def gather_rows(rows: Mapping[str, Tensor], count: int, group: Group, anchor: Te
             name that only some processes have is filled with 0 (False) in the others.
         count: rows of all processes together.
         group: of the processes.
-        anchor: a trained parameter, which gets a gradient of 0 from here: DDP waits for ever for a process whose loss
-            depends on no parameter, as where it has no row.
+        anchor: the value of an `Anchor`.
 
     Returns:
         [count] or [count, W] by name, in every process. The gradient of this process's own rows comes out times the
         number of processes, because DDP takes the mean over them; that of a loss's own parameters needs no such factor,
         being the same in every process.
     """
-    if group.size == 1:
-        return dict(rows)
     known: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {}
     for told in group.gather_objects({name: (value.dtype, tuple(value.shape[1:])) for name, value in rows.items()}):
         known.update(told)

@@ -1,4 +1,4 @@
-"""Starting the processes of a run, handing out work that only the first one does, and noticing that one is lost.
+"""Starting the processes of a run, and handing out work that only the first one does.
 
 Lightning starts them (or torchrun, SLURM and the like have done so, which Lightning recognises); afterwards every
 process runs the same program, and `processes.Group` says which one it is.
@@ -6,14 +6,11 @@ process runs the same program, and `processes.Group` says which one it is.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import subprocess
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -21,21 +18,49 @@ import torch
 import torch.distributed as dist
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy as FabricDDP
+from lightning_fabric.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
+from lightning_fabric.utilities.distributed import _set_num_threads_if_needed
 from pytorch_lightning.strategies import DDPStrategy
 
-from muvr_train.errors import ConfigError, MuvrTrainError, ProcessError
+from muvr_train.errors import ConfigError, ProcessError
 from muvr_train.launched import PREPARED, world_size
 from muvr_train.processes import SINGLE, Group
+from muvr_train.training.lost import Children
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=1)
 """How long the others wait for the first process while it prepares data."""
-GRACE = 10.0  # seconds that processes get to end by themselves
-LOST = ("connection", "timed out", "timeout", "broken pipe", "socket", "peer", "nccl", "gloo")
 log = logging.getLogger(__name__)
 
 
-def start_processes(device: str, devices: int | str, num_nodes: int, timeout: float) -> tuple[Group, str]:
+@dataclass(frozen=True)
+class Here:
+    """This process: its place among those of the run, its device ("cpu", "cuda", "cuda:1"), and what it has started."""
+
+    device: str
+    group: Group = SINGLE
+    children: Children | None = None
+
+
+class _Launcher(_SubprocessScriptLauncher):
+    """Lightning's launcher without its observer, which kills the first process before that can say what happened."""
+
+    def launch(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.cluster_environment.validate_settings(num_devices=self.num_processes, num_nodes=self.num_nodes)
+        if not self.cluster_environment.creates_processes_externally:
+            self._call_children_scripts()
+        _set_num_threads_if_needed(num_processes=self.num_processes)
+        return function(*args, **kwargs)
+
+
+class _Strategy(FabricDDP):
+    def _configure_launcher(self) -> None:
+        if self.cluster_environment is None:
+            raise RuntimeError("Lightning has not told the strategy where it runs")
+        self._launcher = _Launcher(self.cluster_environment, self.num_processes, self.num_nodes)
+
+
+def start_processes(device: str, devices: int | str, num_nodes: int, timeout: float) -> Here:
     """Start the processes of this run, or join those that a launcher has started.
 
     Args:
@@ -43,9 +68,6 @@ def start_processes(device: str, devices: int | str, num_nodes: int, timeout: fl
         devices: processes on each machine; "auto" is one per GPU.
         num_nodes: machines.
         timeout: seconds after which a process that does not answer ends the run.
-
-    Returns:
-        The processes, and this one's device.
 
     Raises:
         ConfigError: fewer devices than asked for, or a launcher that started another number of processes.
@@ -57,9 +79,9 @@ def start_processes(device: str, devices: int | str, num_nodes: int, timeout: fl
             f"asks for {each * num_nodes}: give trainer=ddp (ddp_cpu, multi_node) and numbers that agree"
         )
     if each * num_nodes == 1:
-        return SINGLE, device
+        return Here(device)
     os.environ[PREPARED] = "1"  # for the processes that are started now: the arguments are checked and complete
-    strategy = FabricDDP(process_group_backend=backend(device), timeout=timedelta(seconds=timeout))
+    strategy = _Strategy(process_group_backend=backend(device), timeout=timedelta(seconds=timeout))
     fabric = Fabric(
         accelerator="gpu" if device == "cuda" else "cpu", devices=each, num_nodes=num_nodes, strategy=strategy
     )
@@ -68,12 +90,13 @@ def start_processes(device: str, devices: int | str, num_nodes: int, timeout: fl
     except ValueError as error:  # Lightning's check of the launcher's environment
         raise ConfigError(f"trainer.devices={devices}, trainer.num_nodes={num_nodes}: {error}") from error
     group = Group(fabric.global_rank, fabric.world_size)
+    children = None
     if group.is_first:
         log.info("%d processes, %s", group.size, backend(device))
-        atexit.register(end_children, getattr(strategy.launcher, "procs", []))
+        children = Children(getattr(strategy.launcher, "procs", []))
     else:
         keep_quiet()
-    return group, str(fabric.device)
+    return Here(str(fabric.device), group, children)
 
 
 def count_devices(device: str, devices: int | str) -> int:
@@ -117,18 +140,18 @@ def first_then_all(group: Group, make: Callable[[], T]) -> T:
     """Call `make` in the first process (it may take hours and fill caches), then in the others.
 
     Raises:
-        MuvrTrainError: what `make` raised; in the other processes a `ProcessError` that is not shown.
+        Exception: what `make` raised; in the other processes a `ProcessError` that is not shown.
     """
     if group.size == 1:
         return make()
     patient: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
     made: Any = None
     told: list[bool] = [True]
-    error: MuvrTrainError | None = None
+    error: Exception | None = None
     if group.is_first:
         try:
             made = make()
-        except MuvrTrainError as caught:
+        except Exception as caught:  # noqa: BLE001 (raised again below, after the others know)
             told, error = [False], caught
     dist.broadcast_object_list(told, src=0, group=patient)
     if error is not None:
@@ -136,43 +159,3 @@ def first_then_all(group: Group, make: Callable[[], T]) -> T:
     if not told[0]:
         raise ProcessError("process 0 has stopped and says why", shown=False)
     return made if group.is_first else make()
-
-
-@contextmanager
-def noticing(group: Group, timeout: float, advice: str) -> Iterator[None]:
-    """Turn the loss of another process into a message.
-
-    Args:
-        group: the processes.
-        timeout: their time limit in seconds, for the message.
-        advice: where to look, and how to go on.
-
-    Raises:
-        ProcessError: another process has ended (shown by the first process) or does not answer (shown by all).
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if group.size == 1 or not any(word in str(error).lower() for word in LOST):
-            raise
-        raise ProcessError(
-            f"process {group.rank} of {group.size} has lost the others: one of them ended, or gave no answer for "
-            f"{timeout:g} seconds (trainer.timeout). {advice} The exchange said: {_first_line(error)}",
-            shown=group.is_first or "timed out" in str(error).lower(),
-        ) from error
-
-
-def end_children(children: Sequence[subprocess.Popen[Any]]) -> None:
-    """Wait a little for the processes that this one has started, then kill those that hang."""
-    for child in children:
-        try:
-            child.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            sys.stderr.write(f"process {child.pid} of this run hangs and is killed\n")
-            child.kill()
-            child.wait()
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

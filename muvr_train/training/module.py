@@ -16,7 +16,7 @@ from muvr_train.errors import DataError, ProcessError, shorten
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
-from muvr_train.training.gather import gather_rows, gather_tokens
+from muvr_train.training.gather import Anchor, gather_rows, gather_tokens
 
 
 class RetrievalModule(pl.LightningModule):
@@ -57,6 +57,7 @@ class RetrievalModule(pl.LightningModule):
         self.lr_ratios = dict(lr_ratios or {})
         self.recipe = recipe or {}
         self.last_logged: dict[str, float] = {}
+        self.anchor = Anchor() if group.size > 1 else None
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """Move a batch (Lightning does not know our type)."""
@@ -96,10 +97,10 @@ class RetrievalModule(pl.LightningModule):
             scores, extras = self.retriever.training_scores(queries, encoded, self.loss.needs)
             rows = {f"scores.{name}": value for name, value in scores.items()}
             rows |= {f"extras.{name}": value for name, value in extras.items()}
-        anchor = next(parameter for parameter in self.parameters() if parameter.requires_grad)
-        every = gather_rows(rows, len(batch.query_ids), self.group, anchor)
+        if self.anchor is not None:
+            rows = gather_rows(rows, len(batch.query_ids), self.group, self.anchor.value)
         kinds: dict[str, dict[str, Tensor]] = {"scores": {}, "extras": {}}
-        for key, value in every.items():
+        for key, value in rows.items():
             kind, _, name = key.partition(".")
             kinds[kind][name] = value
         return kinds["scores"], kinds["extras"]
@@ -114,7 +115,7 @@ class RetrievalModule(pl.LightningModule):
         norms = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
         for path, module in self.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
-                if parameter.requires_grad:
+                if parameter.requires_grad and module is not self.anchor:
                     bare = isinstance(module, norms) or name.endswith("bias") or parameter.ndim < 2
                     ratio = next((r for part, r in self.lr_ratios.items() if part in f"{path}.{name}"), 1.0)
                     groups.setdefault((0.0 if bare else self.weight_decay, self.lr * ratio), []).append(parameter)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from muvr_train.data.batch import Batch
+from muvr_train.errors import MuvrTrainError
 from muvr_train.losses.base import Loss, LossValue
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.losses.hard_negative import HardNegativeLoss
@@ -57,8 +58,14 @@ def make_module(group: Group, learned: bool = True, **network: Any) -> Retrieval
     return RetrievalModule(retriever, CompositeLoss(losses, {"range": 0.01}), 10, group=group)
 
 
-def make_batch(queries: int, database: int, seed: int, with_text: tuple[int, ...] | None = None) -> Batch:
-    """A whole batch: lengths 1 to 9, the first query has no positive, `with_text` says which queries have a text."""
+def make_batch(
+    queries: int,
+    database: int,
+    seed: int,
+    with_text: tuple[int, ...] | None = None,
+    with_video: tuple[int, ...] | None = None,
+) -> Batch:
+    """A whole batch: lengths 1 to 9, the first query has no positive; which queries have a text, and which a video."""
     chance = torch.Generator().manual_seed(seed)
 
     def videos(count: int) -> Tokens:
@@ -68,12 +75,15 @@ def make_batch(queries: int, database: int, seed: int, with_text: tuple[int, ...
     rows = range(queries) if with_text is None else with_text
     text_flags = torch.tensor([row in rows for row in range(queries)])
     text = TextTokens(torch.randn(queries, 1, 6, generator=chance) * text_flags[:, None, None], text_flags[:, None])
-    present = {"video": torch.ones(queries, dtype=torch.bool), "text": text_flags}
+    video_flags = torch.tensor([with_video is None or row in with_video for row in range(queries)])
+    asked = videos(queries)
+    asked = replace(asked, x=asked.x * video_flags[:, None, None, None], mask=asked.mask & video_flags[:, None])
+    present = {"video": video_flags, "text": text_flags}
     relevance = torch.randint(-1, 2, (queries, database), generator=chance).float()
     relevance[0] = relevance[0].clamp(max=0)
     ids = tuple(f"ä/{row}" for row in range(queries))
     names = tuple(f"v/{column}" for column in range(database))
-    return Batch(QueryBatch(ids, videos(queries), text, present), videos(database), None, names, relevance, ids)
+    return Batch(QueryBatch(ids, asked, text, present), videos(database), None, names, relevance, ids)
 
 
 def trimmed(part: M) -> M:
@@ -91,6 +101,15 @@ def share_of(batch: Batch, group: Group) -> Batch:
         queries=replace(queries, video=trimmed(queries.video)),
         database=trimmed(batch.database[group.share(len(batch.database))]),
     )
+
+
+def failed_step(group: Group, batch: Batch) -> tuple[str, str]:
+    """The class and the message of the error that a step ends with."""
+    try:
+        make_module(group).train().training_step(share_of(batch, group), 0)
+    except MuvrTrainError as error:
+        return type(error).__name__, str(error)
+    return "", ""
 
 
 def step(group: Group, batch: Batch, network: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +143,8 @@ def run(rank: int, size: int, folder: str, batches: list[Batch], network: dict[s
     group = Group(rank, size)
     dist.init_process_group("gloo", f"file://{folder}/rendezvous", timedelta(seconds=60), world_size=size, rank=rank)
     try:
-        results = [step(group, batch, network) for batch in batches]
+        fails = network.get("expect_error", False)
+        results = [failed_step(group, batch) if fails else step(group, batch, network) for batch in batches]
         torch.save(results, Path(folder) / f"{rank}.pt")
         dist.barrier()
     finally:

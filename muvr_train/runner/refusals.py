@@ -1,0 +1,57 @@
+"""What ends a training run before it begins: settings that do not build, features that are missing."""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig
+from torch import nn
+
+from muvr_train.errors import ConfigError
+from muvr_train.losses.composite import CompositeLoss
+from muvr_train.models.retriever import Retriever
+from muvr_train.processes import Group
+from muvr_train.runner.calibrate import try_calibration
+from muvr_train.runner.data import Data, protocol_of
+from muvr_train.runner.models import build, build_retriever
+from muvr_train.search.sources import refuse_missing, supported_modes
+from muvr_train.types import StoreDims
+
+
+def try_settings(cfg: DictConfig) -> None:
+    """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
+    try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
+    build_loss(cfg)
+
+
+def build_loss(cfg: DictConfig) -> CompositeLoss:
+    """Build the losses.
+
+    Raises:
+        ConfigError: the class cannot be imported or refuses the settings.
+    """
+    loss = build(cfg.loss)
+    if not isinstance(loss, CompositeLoss):
+        raise ConfigError(f"loss._target_={cfg.loss._target_}: must be a CompositeLoss (it may hold any losses)")
+    return loss
+
+
+def refuse_holes(cfg: DictConfig, model: Retriever, data: Data) -> None:
+    """Raise before anything is trained if features are missing that training or evaluation will need."""
+    if cfg.on_missing == "error":
+        modes = protocol_of(cfg).modes or supported_modes(model, data.store)
+        trained = cfg.trainer.max_epochs > 0
+        for part in [data.part(name) for name in (("train", "val", "test") if trained else ("all",))]:
+            refuse_missing(data.store, part, modes)
+
+
+def refuse_batch_norm(model: Retriever, group: Group) -> None:
+    """Raise if several processes would each normalise by the statistics of their own share.
+
+    Raises:
+        ConfigError: naming the layer.
+    """
+    norms = [name for name, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    if norms and group.size > 1:
+        raise ConfigError(
+            f"the model has batch norm ({norms[0]}), and each of the {group.size} processes would normalise by the "
+            "statistics of its own share of a batch. Train in one process, or use another norm"
+        )

@@ -1,0 +1,137 @@
+"""Noticing that a process of the run is lost, and saying so instead of waiting for ever."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch.distributed as dist
+
+from muvr_train.errors import ProcessError
+from muvr_train.processes import Group
+
+LOST = ("connection", "timed out", "timeout", "broken pipe", "socket", "peer", "nccl", "gloo")
+"""Words by which the errors of an exchange are told from others."""
+ENDED = "muvr_train/ended"
+"""Key of the processes' common store: the rank of the first one that ended with an error of its own."""
+GRACE = 10.0  # seconds that processes get to notice, or to end by themselves
+LAST = 50.0  # more seconds, after which the first process is ended although it has not come to an exchange
+
+
+class Children(threading.Thread):
+    """Watches over the processes that the first one has started: when one dies, the run ends with a message.
+
+    Normally the next exchange fails and says so. A first process that is busy for longer, or whose exchange cannot be
+    interrupted, is told on the console and ended.
+    """
+
+    def __init__(self, processes: Sequence[subprocess.Popen[Any]]) -> None:
+        super().__init__(daemon=True, name="children")
+        self.processes = list(processes)
+        self.over, self.failed = threading.Event(), False
+        self.advice = ""
+        atexit.register(self.end)
+        self.start()
+
+    def run(self) -> None:
+        """Look every second."""
+        while not self.over.wait(1.0):
+            ended = [(rank, child.poll()) for rank, child in enumerate(self.processes, start=1)]
+            rank, code = next(((rank, code) for rank, code in ended if code), (0, 0))
+            if code:
+                break
+        else:
+            return
+        if self.over.wait(GRACE):
+            return
+        sys.stderr.write(
+            f"error: process {rank} of this run has ended with code {code}, so the run ends at its next step, at the "
+            f"latest in {LAST:g} seconds. {self.advice}\n"
+        )
+        if not self.over.wait(LAST):
+            self._kill()
+            os._exit(1)
+
+    def end(self) -> None:
+        """Wait a little for the processes, then kill those that hang; all at once where the run has failed."""
+        self.over.set()
+        if not self.failed:
+            for rank, child in enumerate(self.processes, start=1):
+                try:
+                    child.wait(GRACE)
+                except subprocess.TimeoutExpired:
+                    sys.stderr.write(f"process {rank} of this run hangs and is killed\n")
+        self._kill()
+
+    def _kill(self) -> None:
+        for child in self.processes:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+
+
+@contextmanager
+def noticing(group: Group, timeout: float, advice: str, children: Children | None = None) -> Iterator[None]:
+    """Turn the loss of another process into a message, and let the others know of an error of this one.
+
+    Args:
+        group: the processes.
+        timeout: their time limit in seconds, for the message.
+        advice: where to look, and how to go on.
+        children: those that this process has started.
+
+    Raises:
+        ProcessError: another process has ended or does not answer. Shown by the first process, and by the others
+            unless one has ended with an error that it shows itself.
+    """
+    if group.size == 1:
+        yield
+        return
+    store: Any = dist.distributed_c10d._get_default_store()
+    if children is not None:
+        children.advice = advice
+    try:
+        yield
+    except BaseException as error:
+        if children is not None:
+            children.failed = True
+        if not isinstance(error, RuntimeError) or not any(word in str(error).lower() for word in LOST):
+            _tell(store, group.rank)
+            raise
+        told = _told(store)
+        what = "one of them ended, or gave no answer for {timeout:g} seconds (trainer.timeout)"
+        what = what.format(timeout=timeout) if told is None else f"process {told} has ended with an error of its own"
+        raise ProcessError(
+            f"process {group.rank} of {group.size} has lost the others: {what}. {advice} The exchange said: "
+            f"{_first_line(error)}",
+            shown=group.is_first or told is None,
+        ) from error
+    finally:
+        if children is not None:
+            children.over.set()
+
+
+def _tell(store: Any, rank: int) -> None:
+    try:
+        if not store.check([ENDED]):
+            store.set(ENDED, str(rank))
+    except RuntimeError:  # the first process, which keeps the store, is gone: nobody to tell
+        return
+
+
+def _told(store: Any) -> str | None:
+    try:
+        return store.get(ENDED).decode() if store.check([ENDED]) else None
+    except RuntimeError:  # the first process, which keeps the store, is gone
+        return None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
