@@ -31,9 +31,9 @@ class SimilarityNetwork(nn.Module, ABC):
     Attributes:
         range: lowest and highest possible score of `similarity`.
         index_dim: size of the vectors after whitening.
-        memory_budget: bytes that training may hold for scoring a batch; in inference a quarter of it is for the work
-            space, see `work_bytes`, and the rest for tokens and scores. None = what is fast. Changes no score by more
-            than rounding.
+        memory_budget: bytes that training may hold for scoring a batch, beside the indexed videos, which exist as a
+            whole, and their gradient; in inference a quarter of it is for the work space, see `work_bytes`, and the
+            rest for tokens and scores. None = what is fast. Changes no score by more than rounding.
         product_dtype: torch.bfloat16 or torch.float16 multiplies frames rounded to it where nothing is trained, with
             sums and results in float32; None = all in float32.
     """
@@ -143,6 +143,11 @@ class SimilarityNetwork(nn.Module, ABC):
     def work_bytes(self) -> int:
         """Bytes of `memory_budget` that inference may take beside tokens and scores; 0 without a budget."""
         return 0 if self.memory_budget is None else self.memory_budget // WORK_SHARE
+
+    def least_budget(self, frames_q: int, frames_n: int) -> int:
+        """What `memory_budget` must be at least for inference to compare videos of so many frames; 0 without one."""
+        del frames_q, frames_n
+        return 0
 
     def products_at_once(self, fast: int) -> int:
         """Bound on the entries of one product of frames: `fast`, or fewer where a budget leaves less."""

@@ -87,7 +87,7 @@ class Chamfer(SimilarityNetwork):
         """Scores [P] of q_i with n_i."""
         with full_precision(q.x):
             x_q, x_n = fill_padding(weighted(q), q.mask), fill_padding(weighted(n), n.mask)
-            maps = pair_maps(x_q, x_n, self.region_pooling, self.symmetric)
+            maps = pair_maps(x_q, x_n, self.region_pooling, self.symmetric, self.scoring_dtype)
             scores = self._pool_frames(maps, q.mask, n.mask)
             return scores.masked_fill(~(q.mask.any(dim=1) & n.mask.any(dim=1)), float("-inf"))
 

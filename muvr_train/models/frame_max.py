@@ -89,7 +89,7 @@ class FrameMax(SimilarityNetwork):
         """Scores [P] of q_i with n_i."""
         with full_precision(q.x):
             x_q, x_n = (fill_padding(weighted(tokens), tokens.mask) for tokens in (q, n))
-            best = pair_maps(x_q, x_n, pooling="max").amax(dim=(1, 2))
+            best = pair_maps(x_q, x_n, pooling="max", half=self.scoring_dtype).amax(dim=(1, 2))
             return best.masked_fill(~(q.mask.any(dim=1) & n.mask.any(dim=1)), float("-inf"))
 
     def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:

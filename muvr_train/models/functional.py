@@ -139,8 +139,12 @@ def frame_maps(
     return pool_regions(grid, pooling, symmetric)
 
 
-def pair_maps(q: Tensor, n: Tensor, pooling: str = "chamfer", symmetric: bool = False) -> Tensor:
-    """Frame-to-frame similarities of q_i [P, T1, R1, D] with n_i [P, T2, R2, D]: [P, T1, T2]."""
+def pair_maps(
+    q: Tensor, n: Tensor, pooling: str = "chamfer", symmetric: bool = False, half: torch.dtype | None = None
+) -> Tensor:
+    """Frame-to-frame similarities of q_i [P, T1, R1, D] with n_i [P, T2, R2, D]: [P, T1, T2]; `half` rounds both."""
+    if half is not None:
+        q, n = q.to(half).to(q.dtype), n.to(half).to(n.dtype)
     (count, t1, r1, _), (_, t2, r2, _) = q.shape, n.shape
     grid = q.flatten(1, 2) @ n.flatten(1, 2).transpose(1, 2)
     return pool_regions(grid.view(count, t1, r1, t2, r2).transpose(2, 3), pooling, symmetric)
@@ -195,6 +199,16 @@ def take_frames(tokens: Tokens, index: Tensor) -> Tokens:
     rows = torch.arange(len(tokens), device=index.device)[:, None]
     weight = None if tokens.weight is None else tokens.weight[rows, index]
     return replace(tokens, x=tokens.x[rows, index], mask=tokens.mask[rows, index], weight=weight)
+
+
+def split_videos(tokens: Tokens, size: int) -> list[Tokens]:
+    """Pieces of at most `size` videos.
+
+    Their gradients are put together once, where that of each slice would be a tensor of the full size.
+    """
+    x, mask = torch.split(tokens.x, size), torch.split(tokens.mask, size)
+    weight = [None] * len(x) if tokens.weight is None else torch.split(tokens.weight, size)
+    return [Tokens(*parts) for parts in zip(x, mask, weight, strict=True)]
 
 
 def orthogonal_map(rows: int, columns: int) -> Tensor:

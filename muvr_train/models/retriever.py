@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.models.base import EXTRAS, SimilarityNetwork
-from muvr_train.models.functional import full_precision
+from muvr_train.models.functional import full_precision, split_videos
 from muvr_train.models.fusion.base import FusionHead, PartScorers, part_present
-from muvr_train.models.recompute import pieces_at_once, run_piece
+from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
 from muvr_train.models.text import TextPart
 from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, Tokens
 
@@ -143,8 +143,7 @@ class Retriever(nn.Module):
         rows = self._rows_at_once(q, n)
         if rows >= len(q.query):
             return self._training_scores(q, n, wanted)
-        chunks = [slice(start, start + rows) for start in range(0, len(q.query), rows)]
-        parts = [run_piece(self._training_scores, _take(q, chunk), n, wanted) for chunk in chunks]
+        parts = [run_piece(self._training_scores, chunk, n, wanted) for chunk in _chunks(q, rows)]
         scores, extras = ([part[kind] for part in parts] for kind in (0, 1))
         return _join(scores), _join(extras)
 
@@ -170,7 +169,7 @@ class Retriever(nn.Module):
         if self.text_part is not None and q.query.text is not None:
             each += 16 * q.query.text.x.shape[1] * n.fine.x[0, :, :, 0].numel()
         what = f"scoring one query against {len(n)} videos"
-        return pieces_at_once(count, network.memory_budget, fixed, each * len(n), what)
+        return pieces_at_once(count, network.memory_budget, fixed, each * len(n), what, advice=SHORTEN)
 
     def _parts(
         self, q: EncodedQuery, n: EncodedDatabase, wanted: frozenset[str] = frozenset()
@@ -215,8 +214,10 @@ def restrict(q: EncodedQuery, parts: Sequence[str]) -> EncodedQuery:
     return EncodedQuery(query, q.index if keep_video else None)
 
 
-def _take(q: EncodedQuery, rows: slice) -> EncodedQuery:
-    return EncodedQuery(q.query[rows], None if q.index is None else q.index[rows])
+def _chunks(q: EncodedQuery, rows: int) -> list[EncodedQuery]:
+    parts = [q.query[start : start + rows] for start in range(0, len(q.query), rows)]
+    indexed = [None] * len(parts) if q.index is None else split_videos(q.index, rows)
+    return [EncodedQuery(part, index) for part, index in zip(parts, indexed, strict=True)]
 
 
 def _join(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -8,24 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError
-from muvr_train.memory import show_bytes
-from muvr_train.models.base import SimilarityNetwork
-from muvr_train.models.functional import block_sizes, compact, forbid_empty, pair_maps, repeat_short, weighted
-from muvr_train.models.recompute import pieces_at_once, run_piece
+from muvr_train.models.base import WORK_SHARE, SimilarityNetwork
+from muvr_train.models.functional import block_sizes, compact, forbid_empty, repeat_short, split_videos, weighted
+from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
 from muvr_train.models.region_max import BYTES_PER_PRODUCT, map_bytes, region_maps
 from muvr_train.models.s2vs_base import base_scorer, base_sides, check_combination
 from muvr_train.models.s2vs_head import S2VSHead, Sides, refine, score_maps
 from muvr_train.models.s2vs_index import Attention, Binarization
+from muvr_train.models.s2vs_plan import CHUNK_CELLS, MAP_ENTRIES, MIN_FRAMES, RECOMPUTE_ABOVE, of_device, refuse_parts
 from muvr_train.models.s2vs_tiles import Scored, Side, back_in_order, make_side, paired, tiled
 from muvr_train.types import Tokens
 
-MIN_FRAMES = 4
-CHUNK_CELLS = {"cpu": 60_000, "cuda": 4_000_000}
-"""Cells of the maps that the CNN reads at once: what stays near a processor's caches, or enough to fill a GPU."""
-MAP_ENTRIES = {"cpu": 1_000_000, "cuda": 64_000_000}
-"""Cells of the maps that exist at once in inference."""
-RECOMPUTE_ABOVE = {"cpu": 2**29, "cuda": 2**33}
-"""Bytes of the CNN's activations in a training batch from which on they are computed twice instead of kept."""
+BUDGET_PARTS = 2 * WORK_SHARE
+"""One part in so many of `memory_budget` is for the CNN in inference; the maps that it reads have as much."""
 
 
 class S2VS(SimilarityNetwork):
@@ -154,7 +149,7 @@ class S2VS(SimilarityNetwork):
         """Scores and range excess [Q, N]; in inference not all maps exist at once."""
         if not self.divisible or torch.is_grad_enabled():
             return self._score_block(q, n)
-        limit = _of_device(MAP_ENTRIES, q.x) if self.memory_budget is None else self.work_bytes // 16
+        limit = of_device(MAP_ENTRIES, q.x) if self.memory_budget is None else self.work_bytes // 16
         steps = block_sizes(len(q), len(n), q.x.shape[1] * n.x.shape[1], limit)
         return tiled(lambda a, b: self._score_block(q[a], n[b]), len(q), len(n), steps, q.x)
 
@@ -162,47 +157,45 @@ class S2VS(SimilarityNetwork):
         maps = self.frame_to_frame(q.x, n.x)
         pairs, again = self._plan(q, n)
 
+        wide = round(pairs**0.5) if q.trim and n.trim else len(n)  # square tiles hold videos of like length
+        steps = block_sizes(len(q), min(len(n), wide), 1, pairs)
+        tiles = [
+            torch.split(row, steps[1], dim=1) for row in torch.split(maps, steps[0])
+        ]  # a slice's gradient has the full size
+
         def score(a: slice, b: slice) -> Scored:
             part_q, part_n = q[a], n[b]
-            piece = maps[a, b, : part_q.x.shape[1], : part_n.x.shape[1]].flatten(0, 1)
-            sides = paired(part_q, part_n)
-            run = run_piece(self._score_maps, piece, sides, again=again)
+            tile = tiles[a.start // steps[0]][b.start // steps[1]][:, :, : part_q.x.shape[1], : part_n.x.shape[1]]
+            run = run_piece(self._score_maps, tile, paired(part_q, part_n), again=again)
             return run[0].view(len(part_q), -1), run[1].view(len(part_q), -1)
 
-        wide = round(pairs**0.5) if q.trim and n.trim else len(n)  # square tiles hold videos of like length
-        return tiled(score, len(q), len(n), block_sizes(len(q), min(len(n), wide), 1, pairs), maps)
+        return tiled(score, len(q), len(n), steps, maps)
 
     def _score_maps(self, maps: Tensor, sides: Sides | None) -> Scored:
-        return score_maps(self.head, maps, sides, self.symmetric)
+        return score_maps(self.head, maps.flatten(0, 1), sides, self.symmetric)
 
     def _plan(self, q: Side, n: Side) -> tuple[int, bool]:
         """How many pairs the CNN reads at once, and whether the backward pass computes them again."""
         (t1, r1), (t2, r2), pairs = q.x.shape[1:3], n.x.shape[1:3], max(1, len(q) * len(n))
         learns = self.training and torch.is_grad_enabled()
-        each, what = t1 * t2 * self.head.cell_bytes(learns), f"one pair of videos of {t1} and {t2} frames"
-        fast = self.pair_chunk or max(1, _of_device(CHUNK_CELLS, q.x) // (t1 * t2))
+        each, what = t1 * t2 * self.head.cell_bytes(learns), f"a pair of videos of {t1} and {t2} frames"
+        fast = self.pair_chunk or max(1, of_device(CHUNK_CELLS, q.x) // (t1 * t2))
         if not learns and self.divisible:
-            room = None if self.memory_budget is None else self.work_bytes // 2
-            return pieces_at_once(fast, room, BYTES_PER_PRODUCT * t1 * r1 * t2 * r2, each, what), False
+            products = BYTES_PER_PRODUCT * t1 * r1 * t2 * r2
+            return pieces_at_once(fast, self.memory_budget, products, each, what, BUDGET_PARTS), False
         kept = pairs * map_bytes(q.x, n.x, self.symmetric)
         if not self.divisible:
-            self._refuse_parts(pairs, kept + pairs * each)
+            refuse_parts(pairs, self.pair_chunk, self.memory_budget, kept + pairs * each)
             return pairs, False
-        room = self.memory_budget or _of_device(RECOMPUTE_ABOVE, q.x)
+        room = self.memory_budget or of_device(RECOMPUTE_ABOVE, q.x)
         again = kept + pairs * each > room if self.checkpointing is None else self.checkpointing
-        return pieces_at_once(fast, self.memory_budget if again else None, kept, each, what), again
+        budget = self.memory_budget if again else None
+        return pieces_at_once(fast, budget, kept, each, what, advice=SHORTEN), again
 
-    def _refuse_parts(self, pairs: int, size: int) -> None:
-        reason = None
-        if self.pair_chunk is not None and self.pair_chunk < pairs:
-            reason = f"model.pair_chunk={self.pair_chunk}, but the batch has {pairs} pairs of videos"
-        if self.memory_budget is not None and self.memory_budget < size:
-            reason = f"memory_budget={show_bytes(self.memory_budget)}, but scoring the batch takes {show_bytes(size)}"
-        if reason is not None:
-            raise ConfigError(
-                f"{reason}, and model.batch_norm=true needs all pairs of a training batch at once: set it "
-                "off, give more memory or make the batch smaller"
-            )
+    def least_budget(self, frames_q: int, frames_n: int) -> int:
+        """Bytes of `memory_budget` that inference needs for a pair of videos; see the base class."""
+        cells = 0 if self.memory_budget is None else max(frames_q, MIN_FRAMES) * max(frames_n, MIN_FRAMES)
+        return BUDGET_PARTS * cells * (self.head.cell_bytes(False) + BYTES_PER_PRODUCT * self.regions**2)
 
     def training_bytes(self, q: Tokens, n: Tokens) -> tuple[int, int]:
         """Bytes for each pair until the backward pass, and bytes besides; see the base class."""
@@ -223,7 +216,7 @@ class S2VS(SimilarityNetwork):
         side = self._side(q)
         pairs, again = self._plan(side, side)
         step = pairs if self.divisible else max(1, len(q))
-        pieces = [q[start : start + step] for start in range(0, max(1, len(q)), step)]
+        pieces = split_videos(q, step)
         return torch.cat([run_piece(self.pair_similarity, piece, piece, again=again) for piece in pieces])
 
     def _add_base(self, scores: Tensor, q: Tokens, n: Tokens) -> Tensor:
@@ -236,9 +229,8 @@ class S2VS(SimilarityNetwork):
     def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
         """Scores [P] of q_i with n_i."""
         long_q, long_n = repeat_short(q, MIN_FRAMES), repeat_short(n, MIN_FRAMES)
-        maps = pair_maps(weighted(long_q), weighted(long_n), "chamfer", self.symmetric)
-        if self.binarization is not None:
-            maps = maps / self.binarization.projection.shape[1]
+        sides = (torch.split(weighted(tokens), 1) for tokens in (long_q, long_n))
+        maps = torch.cat([self.frame_to_frame(x_q, x_n) for x_q, x_n in zip(*sides, strict=True)])
         scores, _ = self._score_maps(maps, (long_q.mask, long_n.mask))
         if self.base is not None and self.residual_scale is not None:
             known = self.base.pair_similarity(*base_sides(self.base, q, n, self.base_weights))
@@ -252,7 +244,3 @@ class S2VS(SimilarityNetwork):
         with torch.no_grad():
             maps = self.frame_to_frame(weighted(long_q), weighted(long_n)).flatten(0, 1)
             return refine(self.head, maps, sides)[0].unflatten(0, (len(q), len(n)))  # type: ignore[no-untyped-call, no-any-return]
-
-
-def _of_device(sizes: dict[str, int], x: Tensor) -> int:
-    return sizes.get(x.device.type, sizes["cpu"])

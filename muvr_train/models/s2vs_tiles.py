@@ -22,14 +22,15 @@ class Side:
         x: what is multiplied, [B, T, R, D].
         mask: real frames [B, T].
         counts: the number of real frames of each video.
-        trim: real frames come first, and what is cut off behind the longest video changes nothing.
+        trim: real frames come first, and what is cut off behind the longest video changes nothing, but at least so
+            many are kept; 0 where nothing is cut off.
         places: where each video stands that was once in place 0, 1, ...; None where all stand where they stood.
     """
 
     x: Tensor
     mask: Tensor
     counts: list[int]
-    trim: bool
+    trim: int
     places: Tensor | None = None
 
     def __len__(self) -> int:
@@ -38,7 +39,7 @@ class Side:
     def __getitem__(self, rows: slice) -> Side:
         """Choose videos; as long as the longest of them, if padding may go."""
         counts = self.counts[rows]
-        width = max(counts) if self.trim and counts else self.x.shape[1]
+        width = max(self.trim, *counts) if self.trim and counts else self.x.shape[1]
         return Side(self.x[rows, :width], self.mask[rows, :width], counts, self.trim)
 
     @property
@@ -54,15 +55,14 @@ def make_side(tokens: Tokens, x: Tensor, trim: bool, least: int) -> Side:
         tokens: real frames first if `trim`.
         x: [B, T, R, D].
         trim: see `Side`.
-        least: no video is shorter, empty ones are kept so long.
+        least: frames that are kept of all videos.
     """
     counts = tokens.mask.sum(dim=1).tolist()
     if not trim or min(counts, default=0) == x.shape[1]:
-        return Side(x, tokens.mask, counts, trim=False)
-    counts = [max(count, least) for count in counts]
+        return Side(x, tokens.mask, counts, trim=0)
     order = sorted(range(len(counts)), key=counts.__getitem__)
     index = torch.tensor(order, device=x.device, dtype=torch.long)
-    return Side(x[index], tokens.mask[index], [counts[place] for place in order], trim, torch.argsort(index))
+    return Side(x[index], tokens.mask[index], [counts[place] for place in order], least, torch.argsort(index))
 
 
 def back_in_order(matrix: Tensor, q: Side, n: Side) -> Tensor:

@@ -14,9 +14,11 @@ from muvr_train.losses.self_similarity import SelfSimilarityLoss
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.fusion.weighted import WeightedFusion
+from muvr_train.models.recompute import devices_of, run_piece
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
-from muvr_train.types import QueryBatch, StoreDims, TextTokens, Tokens
+from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, TextTokens, Tokens
+from tests.models.test_s2vs_training import SliceGradients
 
 DIMS = StoreDims(regions=2, dim=6, text_dim=5)
 COUNT = 5
@@ -148,6 +150,60 @@ def test_dropout_is_replayed():
         torch.testing.assert_close(ours[name], grad, atol=1e-7, rtol=1e-5)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_dropout_is_replayed_on_a_gpu(chunk):
+    """The mean of a dropout's output has the gradient that its own mask gives."""
+    built = model(Dropping(), chunk).cuda()
+    masks: list[Tensor] = []
+
+    class Noting(nn.Dropout):
+        def forward(self, x: Tensor) -> Tensor:
+            masks.append(super().forward(torch.ones_like(x)).detach())
+            return x * masks[-1]
+
+    built.network.dropout = Noting(0.5)
+    only_video = queries(text=(False,) * COUNT).to("cuda")
+    built.training_scores(built.encode_query(only_video), built.encode_database(database().to("cuda")))[0][
+        "video"
+    ].sum().backward()
+    first, again = masks[: len(masks) // 2], masks[len(masks) // 2 :]
+    assert len(first) == len(again) == -(-COUNT // chunk)
+    assert all(any(torch.equal(mask, other) for other in again if len(other) == len(mask)) for mask in first)
+
+
+def test_the_queries_device_is_told_to_checkpoint(monkeypatch):
+    """Which replays random numbers on the devices of tensors that it sees, and looks into no dataclass."""
+    found, infer = [], torch.utils.checkpoint._infer_device_type
+
+    def noting(*args: object) -> str:
+        found.append(infer(*args))
+        return found[-1]
+
+    monkeypatch.setattr(torch.utils.checkpoint, "_infer_device_type", noting)
+    videos = queries().to("meta")
+    tokens = Tokens(videos.video.x.requires_grad_(), videos.video.mask)
+    encoded = EncodedQuery(videos, tokens), EncodedDatabase(tokens, tokens, tokens)
+    assert devices_of(encoded) == {torch.device("meta")}
+    result = run_piece(lambda q, n: q.index.x.sum() * n.raw.x.sum(), *encoded)
+    assert found == ["meta"]
+    assert result.device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    ("value", "devices"),
+    [
+        ((), set()),
+        ((3, "a", None, frozenset({"self"}), slice(1)), set()),
+        (torch.zeros(1), {"cpu"}),
+        ([{"a": (torch.zeros(1, device="meta"), None)}, torch.zeros(1)], {"cpu", "meta"}),
+        (queries(text=(False,) * COUNT), {"cpu"}),
+    ],
+)
+def test_devices_of_nested_values(value, devices):
+    assert {device.type for device in devices_of(value)} == devices
+
+
 def test_a_budget_picks_the_chunk():
     built = model(Dropping(), None, MeanFusion)
     only_video = queries(text=(False,) * COUNT)
@@ -159,9 +215,19 @@ def test_a_budget_picks_the_chunk():
         assert built.network.calls[0] == queries_at_once
     built.network.memory_budget = each - 1
     with pytest.raises(
-        ConfigError, match=r"memory_budget is too small: scoring one query against 4 videos takes 13.8 kB"
+        ConfigError, match=r"memory_budget=13.8 kB is too small for scoring one query against 4 videos: .* 14.7 kB, or"
     ):
         built.training_scores(built.encode_query(only_video), built.encode_database(database()))
+
+
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_chunks_share_one_gradient_of_the_index(chunk):
+    built = model(S2VS(6, 2), chunk)
+    q = built.encode_query(queries())
+    scores, _ = built.training_scores(q, built.encode_database(database()), frozenset({"self"}))
+    with SliceGradients() as seen:
+        scores["video"].sum().backward()
+    assert max(seen.sizes) < q.index.x.numel()
 
 
 def test_a_network_whose_scores_depend_on_the_batch_is_not_split():

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from muvr_train.errors import ConfigError
-from muvr_train.models import s2vs
 from muvr_train.models.s2vs import S2VS
+from muvr_train.models.s2vs_plan import CHUNK_CELLS
 from muvr_train.types import Tokens
 from tests.reference.s2vs_plain import one_by_one, plain_scores
 
@@ -172,7 +173,7 @@ def test_a_budget_changes_memory_and_no_gradient():
     pairs, again = small._plan(side_q, side_n)
     assert again
     assert pairs < 6
-    assert free._plan(side_q, side_n) == (s2vs.CHUNK_CELLS["cpu"] // 144, False)
+    assert free._plan(side_q, side_n) == (CHUNK_CELLS["cpu"] // 144, False)
     ours, theirs = scored(small, q, n), scored(free, q, n)
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
     equal(gradients(small, ours), gradients(free, theirs))
@@ -187,12 +188,22 @@ def test_a_budget_changes_memory_and_no_gradient():
 def test_a_budget_too_small_for_one_pair_says_what_is_needed(training):
     model = build({}).train(training)
     model.memory_budget = 60_000
-    q = Tokens.pack(videos((12, 12)))
+    q, n = Tokens.pack(videos((12, 12))), Tokens.pack(videos((12, 12, 9)))
     with (
         torch.set_grad_enabled(training),
-        pytest.raises(ConfigError, match=r"memory_budget is too small: one pair .* 12"),
+        pytest.raises(ConfigError, match=r"memory_budget=60.0 kB is too small for a pair .* 12 frames") as caught,
     ):
-        scored(model, q, Tokens.pack(videos((12, 12, 9))))
+        scored(model, q, n)
+    assert ("max_frames" in str(caught.value)) == training
+    model.memory_budget = int(1000 * float(str(caught.value).split("at least ")[1].split(" kB")[0]))
+    with torch.set_grad_enabled(training):
+        scored(model, q, n)
+    if not training:
+        model.memory_budget = model.least_budget(12, 12)
+        scored(model.eval(), q, n)
+        model.memory_budget -= 8
+        with pytest.raises(ConfigError, match="memory_budget"), torch.no_grad():
+            scored(model, q, n)
 
 
 @pytest.mark.parametrize(("key", "value"), [("pair_chunk", 5), ("memory_budget", 100_000)])
@@ -228,6 +239,82 @@ def test_half_precision_products_are_those_of_rounded_frames(half, regions):
         torch.testing.assert_close(model.similarity(q, n), exact, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_pieces_do_not_sum_gradients_in_half_precision(again):
+    """Of a cast of the weights that pieces share, gradients would be summed in bfloat16: 6 % wrong with 80 pieces."""
+    q, n = (Tokens.pack(videos((8,) * 20, seed=seed)) for seed in (1, 2))
+
+    def gradient(chunk: int, half: bool) -> Tensor:
+        model = build({"checkpointing": again, "pair_chunk": chunk})
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            scores = model.similarity(model.index(q), model.index(n))
+        return torch.autograd.grad(scores.sum(), model.head.conv2.weight)[0]
+
+    exact = gradient(400, half=False)
+    one, many = (float((gradient(chunk, half=True) - exact).norm() / exact.norm()) for chunk in (400, 1))
+    assert 1e-4 < one < 0.02
+    assert many < 1.5 * one
+
+
+@pytest.mark.parametrize("name", ["attention", "symmetric", "residual"])
+@pytest.mark.parametrize("kind", ["bf16-mixed", "product_dtype", "float32"])
+def test_own_scores_are_those_of_the_diagonal_in_every_precision(name, kind):
+    """With several processes a batch's queries are not its database, and are compared with themselves apart."""
+    model, x = build(CONFIGURATIONS[name]), Tokens.pack(videos((12, 5, 3, 9)))
+    if kind == "product_dtype":
+        model.eval().product_dtype = torch.bfloat16
+    half = kind == "bf16-mixed"
+    index = model.index(x)
+    copy = Tokens(index.x.clone(), index.mask)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        wanted = frozenset({"self"})
+        together, apart = (model.similarity_with_extras(index, n, wanted)[1]["self"] for n in (index, copy))
+    one, other = (torch.autograd.grad(own.sum(), model.head.conv1.weight)[0] for own in (together, apart))
+    torch.testing.assert_close(apart, together, atol=2e-6, rtol=0)
+    assert float((other - one).norm()) <= (0.02 if half else 2e-5) * float(one.norm())
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_no_piece_makes_a_gradient_of_the_full_size(again):
+    """The backward pass of a slice makes zeros as large as what was sliced, once for each piece."""
+    q, n = (Tokens.pack(videos((8, 7, 8, 6, 8, 5), seed=seed)) for seed in (1, 2))
+    model = build({"checkpointing": again, "pair_chunk": 4})
+    scores, extras = model.similarity_with_extras(model.index(q), model.index(n), frozenset({"self"}))
+    with SliceGradients() as seen:
+        (scores.sum() + extras["self"].sum()).backward()
+    assert 0 < max(seen.sizes) <= 4 * 8 * 8 < min(q.x.numel(), 6 * 6 * 8 * 8)
+
+
+class SliceGradients(TorchDispatchMode):
+    """Notes how many entries the gradients of slices have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes = [0]
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.slice_backward.default:
+            self.sizes.append(result.numel())
+        return result
+
+
+@pytest.mark.parametrize("options", [{}, {"symmetric": True}, {"pooling": False}, {"mask_pooling": "any"}])
+@pytest.mark.parametrize("length", [4, 9])
+def test_a_video_without_a_frame_has_no_range_excess(length, options):
+    model = build({"checkpointing": False, **options})
+    with torch.no_grad():
+        model.head.fconv.bias.fill_(3.0)
+    full, some = Tokens.pack(videos((length, length))), Tokens.pack(videos((length, length, length), seed=2))
+    empty = Tokens(some.x, some.mask & torch.tensor([True, False, True])[:, None])
+    scores, excess = scored(model, full, empty)
+    assert torch.isneginf(scores).tolist() == [[False, True, False]] * 2
+    assert (excess > 0).tolist() == [[True, False, True]] * 2
+    assert scored(model, empty, full)[1][1].tolist() == [0.0, 0.0]
+    none = Tokens(some.x, torch.zeros_like(some.mask))
+    assert bool((scored(model, none, none)[1] == 0).all())
+
+
 @pytest.mark.slow
 def test_a_compiled_head_scores_the_same():
     plain, compiled = build({}), build({"compile": True})
@@ -250,7 +337,7 @@ def peak_of_step(plain: bool) -> int:
     """Bytes by which resident memory grows in a training step on 44 videos x 32 frames x 9 regions x 64."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model, x = S2VS(64, 9), torch.randn(44, 32, 9, 64)
+    model, x = S2VS(64, 9, checkpointing=True), torch.randn(44, 32, 9, 64)
 
     def step(x: Tensor) -> tuple[Tensor, Tensor]:
         index = model.index(Tokens(x, torch.ones(x.shape[:2], dtype=torch.bool)))
@@ -259,7 +346,8 @@ def peak_of_step(plain: bool) -> int:
         scores, extras = model.similarity_with_extras(index, index, frozenset({"range_excess"}))
         return scores, extras["range_excess"]
 
-    step(x[:2, :4])[0].sum().backward()
+    step(x[:2, :4])[0].sum().backward()  # which also imports what the first checkpoint of a process imports
+    model.checkpointing = None
     Path("/proc/self/clear_refs").write_text("5")
     before = memory("VmRSS")
     scores, excess = step(x)
