@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import ConfigError
 from muvr_train.features.store import FeatureStore
 from muvr_train.memory import free_bytes, show_bytes
+from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.retriever import Retriever
 from muvr_train.types import EncodedDatabase, QueryBatch
 
@@ -32,7 +34,9 @@ SMALLEST_BLOCK = 32
 """Videos of a block that is never cut for the sake of their number."""
 
 
-def block_bytes(device: torch.device, budget: int | None, held: int, largest_video: int, work: int = 0) -> int:
+def block_bytes(
+    device: torch.device, budget: int | None, held: int, largest_video: int, work: int = 0, least: int = 0
+) -> int:
     """How many bytes the tokens of one block may have.
 
     Args:
@@ -42,19 +46,40 @@ def block_bytes(device: torch.device, budget: int | None, held: int, largest_vid
         held: bytes of query tokens and score matrices.
         largest_video: bytes of the tokens of the longest video.
         work: bytes of the network's work space, its `work_bytes`.
+        least: the smallest budget with which the network can compare the longest videos, its `least_budget`.
 
     Raises:
-        ConfigError: the budget is too small even for blocks of one video.
+        ConfigError: the budget is too small even for blocks of one video, or for the network.
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" and budget is None else free_bytes()
     room = ((free // 4 if budget is None else budget) - held - work) // COPIES
-    if budget is not None and room < largest_video:
+    if budget is not None and (room < largest_video or budget < least):
+        needed = max(least, int((held + COPIES * largest_video) * budget / max(1, budget - work)))
+        reason = "the network has no room to compare the longest query with the longest database video"
+        if budget >= least:
+            reason = f"the queries and their scores take {show_bytes(held)} "
+            reason += f"and one database video up to {show_bytes(COPIES * largest_video)}"
         raise ConfigError(
-            f"memory_budget={show_bytes(budget)} is too small: the queries and their scores take {show_bytes(held)} "
-            f"and one database video up to {show_bytes(COPIES * largest_video)}; give at least "
-            f"{show_bytes(int(1.06 * (held + COPIES * largest_video) * budget / max(1, budget - work)))}"
+            f"memory_budget={show_bytes(budget)} is too small: {reason}; give at least {show_bytes(int(1.06 * needed))}"
         )
     return min(max(room, 1), LARGEST_BLOCK["cpu" if device.type == "cpu" else "cuda"])
+
+
+def refuse_small_budget(network: SimilarityNetwork, store: FeatureStore, benchmark: Benchmark, budget: int) -> None:
+    """Raise before anything is scored if some partition holds videos too long to be compared under a budget.
+
+    Raises:
+        ConfigError: names the partition and says what is needed.
+    """
+    for partition in benchmark.partitions:
+        sides = [query.video_id for query in partition.queries], partition.database
+        frames = [max((store.length(video) for video in side if store.has(video)), default=0) for side in sides]
+        if budget < (least := network.least_budget(*frames)):
+            raise ConfigError(
+                f"memory_budget={show_bytes(budget)} is too small to compare the longest query of {partition.name} "
+                f"({frames[0]} frames) with its longest database video ({frames[1]} frames); give at least "
+                f"{show_bytes(int(1.06 * least))}"
+            )
 
 
 def plan_blocks(sizes: NDArray[np.int64], limit: int) -> list[Places]:

@@ -53,11 +53,13 @@ class Work:
         database: ids of its videos.
         rows: what asks.
         held: bytes that are held besides the blocks and the matrices.
+        frames: of the longest query video, 0 where there is none.
     """
 
     database: tuple[str, ...]
     rows: tuple[Rows, ...]
     held: int = 0
+    frames: int = 0
 
     def fingerprint(self, sizes: NDArray[np.int64]) -> str:
         """Tells works apart: other ids, other modes, or videos of other `sizes`."""
@@ -99,9 +101,11 @@ def score_work(
         sizes = video_bytes(store, work.database)
         matrices = sum(4 * len(rows.ids) * len(rows.names) * len(work.database) for rows in work.rows)
         held, space = work.held + matrices, model.network.work_bytes
+        longest = store.length(work.database[int(sizes.argmax())])
+        least = model.network.least_budget(work.frames, longest) if work.frames else 0
         return (work, sizes), (
             work.fingerprint(sizes),
-            block_bytes(device, memory_budget, held, int(sizes.max()), space),
+            block_bytes(device, memory_budget, held, int(sizes.max()), space, least),
         )
 
     (work, sizes), told = agreed(group, plan)

@@ -18,7 +18,7 @@ from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.features.store import FeatureStore, tag_key
 from muvr_train.models.retriever import MODES, Retriever
 from muvr_train.processes import SINGLE, Group
-from muvr_train.search.exhaustive import query_bytes, query_scorer
+from muvr_train.search.exhaustive import query_bytes, query_scorer, refuse_small_budget
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.shares import Rows, Work, score_work
@@ -106,8 +106,14 @@ class ModelScores:
         self.modes = supported_modes(model, store)
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
-        """Raise if any feature that an evaluation needs is not in the store; see `refuse_missing`."""
-        in_step(self.group, lambda: refuse_missing(self.store, benchmark, modes))
+        """Raise if any feature that an evaluation needs is not in the store, or the budget is too small for a video."""
+
+        def check() -> None:
+            refuse_missing(self.store, benchmark, modes)
+            if self.memory_budget is not None and set(modes) - {"t"}:
+                refuse_small_budget(self.model.network, self.store, benchmark, self.memory_budget)
+
+        in_step(self.group, check)
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
         """Ids of the queries whose video has features; none where no database video has."""
@@ -183,7 +189,8 @@ class ModelScores:
         for places, names in groups.items():
             part = batch if len(places) == len(batch) else batch[torch.tensor(places, dtype=torch.long)]
             rows.append(Rows(part.ids, tuple(names), partial(query_scorer, self.model, part, names)))
-        return Work(database, tuple(rows), query_bytes(batch))
+        frames = 0 if batch.video is None or set(modes) == {"t"} else batch.video.mask.shape[1]
+        return Work(database, tuple(rows), query_bytes(batch), frames)
 
     def _queries(self, partition: Partition) -> list[Query]:
         queries = [query for query in partition.queries if self.store.has(query.video_id)]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from muvr_train.benchmarks.types import Judgement, Partition, Query
+from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.manifest import make_manifest
 from muvr_train.features.store import FeatureStore, tag_key
@@ -208,12 +208,45 @@ def test_a_budget_that_the_network_shares(store, kind):
         np.testing.assert_allclose(scored[mode].scores, matrix.scores, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("source", ["refuse_missing", "score"])
+def test_a_budget_too_small_for_the_longest_pair_is_refused_before_anything_is_scored(store, source, monkeypatch):
+    """It says what is needed in all, not what the part of the budget that a network gets would have to be."""
+    model = retriever(store, S2VS)
+    monkeypatch.setattr(model, "encode_database", lambda *_: pytest.fail("a block was read"))
+    benchmark = Benchmark("toy", (PARTITION,))
+    longest = max(VIDEOS[name] for name in QUERIES), max(VIDEOS[name] for name in PARTITION.database)
+    tokens = 4 * 4 * 5 * REGIONS * DIM + 3 * 4 * DIM * (len(QUERIES) * 5 * REGIONS) + 4 * len(QUERIES) * len(VIDEOS)
+    model.network.memory_budget = 30_000
+    assert model.network.least_budget(*longest) > 30_000 > 4 * tokens / 3
+    scores = ModelScores(model, store, memory_budget=30_000)
+    with pytest.raises(ConfigError, match=r"memory_budget=30.0 kB is too small.*longest query") as caught:
+        scores.refuse_missing(benchmark, ["v"]) if source == "refuse_missing" else scores.score(PARTITION, ["v"])
+    assert "max_frames" not in str(caught.value)
+    monkeypatch.undo()
+    needed = int(1000 * float(str(caught.value).split("at least ")[1].split(" ")[0]))
+    model.network.memory_budget = needed
+    scores = ModelScores(model, store, memory_budget=needed)
+    scores.refuse_missing(benchmark, ["v"])
+    scores.score(PARTITION, ["v"])
+
+
+def test_a_network_without_a_budget_needs_none(store):
+    model = retriever(store, S2VS)
+    assert model.network.least_budget(500, 500) == retriever(store).network.least_budget(500, 500) == 0
+    model.network.memory_budget = 1
+    cells = 4 * 600
+    assert model.network.least_budget(3, 600) == 8 * cells * (model.network.head.cell_bytes(False) + 12 * REGIONS**2)
+
+
 def test_block_bytes_are_bounded_by_budget_and_caches():
     assert block_bytes(CPU, 10_000, held=2_000, largest_video=100) == 2_000
     assert block_bytes(CPU, 10_000, held=2_000, largest_video=100, work=4_000) == 1_000
     assert block_bytes(CPU, 10**12, held=0, largest_video=100) == exhaustive.LARGEST_BLOCK["cpu"]
     assert block_bytes(CPU, None, held=10**15, largest_video=100) == 1
     assert block_bytes(CPU, None, held=0, largest_video=100) > 1
+    assert block_bytes(CPU, 10_000, held=2_000, largest_video=100, least=10_000) == 2_000
+    with pytest.raises(ConfigError, match=r"longest query .*; give at least 10.6 kB"):
+        block_bytes(CPU, 9_999, held=2_000, largest_video=100, least=10_001)
 
 
 @given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 40))
