@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from muvr_train.benchmarks.types import Benchmark, Partition
@@ -20,7 +20,7 @@ from muvr_train.results import Kept, Results
 from muvr_train.robustness import add_extras, add_mean_extras, query_extras
 from muvr_train.search.filter_scores import TagSettings, score_filters
 from muvr_train.search.judged import JudgedScores, judge
-from muvr_train.search.scores import ScoreMatrix
+from muvr_train.search.partitions import score_partitions
 from muvr_train.search.sources import GivenFilters, ModelScores, ScoreSource, check_modes
 from muvr_train.search.texts import official_texts, served_modes, text_notes
 
@@ -145,7 +145,7 @@ def _judged(
                 counts = {"missing_queries": missing[partition.name], **expanded.counts}
                 yield partition, expanded.mode, expanded.judged, counts
         return
-    for partition, scored in _scored_partitions(source, scorable, modes):
+    for partition, scored in score_partitions(source, scorable, modes):
         for mode in modes:
             matrix = scored.get(mode)
             if matrix is None or not matrix.queries:
@@ -179,28 +179,6 @@ def _add_means(
                 "counts": {**total, "partitions": len(metrics)},
             }
         )
-
-
-def _scored_partitions(
-    source: ScoreSource, partitions: Sequence[Partition], modes: Sequence[str]
-) -> Iterator[tuple[Partition, dict[str, ScoreMatrix]]]:
-    """Score partition by partition; tasks that ask the same queries are scored once where that changes no score."""
-    groups: dict[tuple[str, ...], list[Partition]] = {}
-    for partition in partitions:
-        groups.setdefault(partition.query_ids if source.pairwise else (partition.name,), []).append(partition)
-    for group in groups.values():
-        if len(group) == 1:
-            yield group[0], source.score(group[0], modes)
-            continue
-        every = tuple(dict.fromkeys(video for partition in group for video in partition.database))
-        scored = source.score(replace(group[0], database=every), modes)
-        for partition in group:
-            wanted = frozenset(partition.database)
-            cut = {
-                mode: matrix.take(database=[video for video in matrix.database if video in wanted])
-                for mode, matrix in scored.items()
-            }
-            yield partition, cut
 
 
 def _add_row(

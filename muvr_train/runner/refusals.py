@@ -12,7 +12,8 @@ from muvr_train.processes import Group
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import build, build_retriever
-from muvr_train.search.sources import refuse_missing, supported_modes
+from muvr_train.search.required import refuse_missing
+from muvr_train.search.sources import supported_modes
 from muvr_train.types import StoreDims
 
 
