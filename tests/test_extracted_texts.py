@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.text_hash import HashTextEncoder
-from muvr_train.runner.data import extracted
+from muvr_train.runner.extracted import extracted
 
 
 def write_noise(path: Path, rng: np.random.Generator) -> None:

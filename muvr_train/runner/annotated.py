@@ -14,6 +14,7 @@ from muvr_train.errors import DataError, shorten
 from muvr_train.features.listing import match_videos
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
+from muvr_train.runner.extracted import extracted
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +48,6 @@ def open_annotated(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Ben
 
 
 def _extracted(cfg: DictConfig, benchmark: Benchmark, device: str) -> Path:
-    from muvr_train.runner.data import extracted
-
     folder = Path(cfg.data.videos)
     items, absent = match_videos(folder, dict.fromkeys(benchmark.video_ids))
     if absent:

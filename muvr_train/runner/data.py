@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from muvr_train.benchmarks.copies_draw import NAME as COPIES
@@ -20,17 +18,17 @@ from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.published import is_whole_muvr
 from muvr_train.benchmarks.splits import apply_splits, split_by_fold
 from muvr_train.benchmarks.types import Benchmark
-from muvr_train.cache import cache_root, locked
-from muvr_train.errors import ConfigError, DataError
+from muvr_train.cache import cache_root
+from muvr_train.errors import ConfigError
 from muvr_train.evaluation import Protocol
-from muvr_train.features.encoders.base import FrameEncoder
-from muvr_train.features.encoders.whitening import FITTED
-from muvr_train.features.listing import Videos, list_videos, renamed
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
-from muvr_train.features.texts import store_with_texts, tag_texts_of, texts_of
+from muvr_train.features.texts import tag_texts_of, texts_of
 from muvr_train.memory import parse_bytes
+from muvr_train.runner.annotated import open_annotated
+from muvr_train.runner.extracted import extracted
 from muvr_train.runner.overview import print_overview
+from muvr_train.runner.table import open_table
 from muvr_train.search.filter_scores import TagSettings
 
 log = logging.getLogger(__name__)
@@ -179,70 +177,6 @@ def digests_of(store: FeatureStore, ids: Sequence[str]) -> dict[str, str]:
     }
 
 
-def extracted(
-    cfg: DictConfig,
-    videos: Path,
-    device: str,
-    texts: Mapping[str, str],
-    text_encoder: Any = None,
-    items: list[tuple[str, Path]] | None = None,
-    tags: Mapping[str, str] | None = None,
-) -> Path:
-    """Extract a folder of videos, and the texts and tags of the queries, into the cache; give the store's folder.
-
-    Args:
-        cfg: names the frame encoder.
-        videos: the folder.
-        device: where to encode.
-        texts: query id to text.
-        text_encoder: for the texts; None takes the frame encoder's own text tower, where it has one.
-        items: ids and paths of the videos to extract; None for all in the folder, named by their paths.
-        tags: key of a tag's vector to tag.
-
-    Raises:
-        DataError: videos that could not be extracted (the good ones are kept).
-    """
-    from muvr_train.features.cached import store_name
-    from muvr_train.features.extract import extraction_manifest
-    from muvr_train.features.sampling import FrameSampler
-
-    encoder = instantiate(cfg.encoder, device=device)
-    if text_encoder is None and hasattr(encoder, "encode_texts"):
-        text_encoder = encoder
-    more = text_encoder.manifest() if text_encoder is not None and text_encoder is not encoder else {}
-    items = renamed(list_videos(videos)) if items is None else items
-    out = cache_root() / "features" / store_name(videos, encoder, more=more, items=items)
-    with locked(out.with_name(f"{out.name}.lock")):  # one process at a time: those of a run all come here
-        _complete(cfg, videos, items, encoder, out, more)
-        if encoder.needs_fit:  # nothing was lacking: the store holds what the encoder has learned
-            encoder.load_fit(out / FITTED)
-        if text_encoder is None:
-            return out
-        manifest = extraction_manifest(encoder, FrameSampler(), more)
-        return store_with_texts(out, manifest, texts, text_encoder, tags=tags or {})
-
-
-def _complete(
-    cfg: DictConfig, videos: Path, items: Videos, encoder: FrameEncoder, out: Path, more: Mapping[str, Any]
-) -> None:
-    """Extract what the store at `out` lacks."""
-    from muvr_train.features.extract import plain_jobs
-    from muvr_train.features.sampling import FrameSampler
-    from muvr_train.features.session import lacking
-    from muvr_train.features.status import FILE
-
-    if not lacking(plain_jobs(items, FrameSampler()), encoder.streams, out):
-        return
-    from muvr_train.training.extraction import extract_folder
-
-    report = extract_folder(items, encoder, out, more=more)
-    if report is not None and not report.ok:
-        message = f"{len(report.failures)} of {len(items)} videos in {videos} have no features: {out / FILE}"
-        if cfg.on_missing == "error":
-            raise DataError(f"{message}. Repair or remove them (the others are kept), or pass on_missing=official")
-        log.warning("%s", message)
-
-
 def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
     from muvr_train.demo.corpus import build_demo
     from muvr_train.features.text_hash import HashTextEncoder
@@ -277,22 +211,10 @@ def _open_folder(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Bench
     return opened
 
 
-def _open_table(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
-    from muvr_train.runner.table import open_table
-
-    return open_table(cfg, device)
-
-
-def _open_annotated(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
-    from muvr_train.runner.annotated import open_annotated
-
-    return open_annotated(cfg, device)
-
-
 OPENERS = {
     "demo": _open_demo,
     "muvr": _open_muvr,
     "folder": _open_folder,
-    "table": _open_table,
-    EVALUATED_ONLY: _open_annotated,
+    "table": open_table,
+    EVALUATED_ONLY: open_annotated,
 }

@@ -15,6 +15,7 @@ from muvr_train.features.annotations import table_videos
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.texts import texts_of
+from muvr_train.runner.extracted import extracted
 
 
 def open_table(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
@@ -24,8 +25,6 @@ def open_table(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchma
         DataError: see `read_table`; videos without a file (under `on_missing: error`), or a store that holds none of
             the table's videos.
     """
-    from muvr_train.runner.data import extracted
-
     annotations = Path(cfg.data.annotations)
     benchmark = read_table(annotations)
     if cfg.data.features:
