@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from gpu_session import Row, Session, free
-from measure import S2VSWork, watch_peak
+from measure import watch_peak
+from s2vs_work import S2VSWork
 
 from muvr_train.features.manifest import make_manifest
 from muvr_train.features.store import FeatureStore

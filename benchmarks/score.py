@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from measure import Clock, Fresh, S2VSWork, gemm, gemm_rate, mib, parse_options, report, run_fresh
+from measure import Clock, Fresh, gemm, gemm_rate, mib, parse_options, report, run_fresh
 from numpy.typing import NDArray
+from s2vs_work import S2VSWork
 from synthetic_muvr import DIM, FRAMES, Sizes, write_features, write_partition
 
 from muvr_train.benchmarks.muvr import read_muvr

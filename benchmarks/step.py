@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from measure import Clock, Fresh, S2VSWork, gemm, gemm_rate, mib, parse_options, report, run_fresh
+from measure import Clock, Fresh, gemm, gemm_rate, mib, parse_options, report, run_fresh
+from s2vs_work import S2VSWork
 from torch import Tensor, nn
 
 from muvr_train.data.batch import Batch

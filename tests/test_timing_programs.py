@@ -21,7 +21,8 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
 from gpu_session import largest  # noqa: E402
-from measure import Clock, S2VSWork, gemm, gemm_rate, run_fresh, table  # noqa: E402
+from measure import Clock, gemm, gemm_rate, run_fresh, table  # noqa: E402
+from s2vs_work import S2VSWork  # noqa: E402
 from step import differences  # noqa: E402
 
 
