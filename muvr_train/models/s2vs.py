@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError
 from muvr_train.models.base import WORK_SHARE, SimilarityNetwork
+from muvr_train.models.cut import Cut
 from muvr_train.models.functional import block_sizes, compact, forbid_empty, repeat_short, split_videos, weighted
 from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
 from muvr_train.models.region_max import BYTES_PER_PRODUCT, map_bytes, region_maps
@@ -156,16 +157,13 @@ class S2VS(SimilarityNetwork):
     def _score_block(self, q: Side, n: Side) -> Scored:
         maps = self.frame_to_frame(q.x, n.x)
         pairs, again = self._plan(q, n)
-
         wide = round(pairs**0.5) if q.trim and n.trim else len(n)  # square tiles hold videos of like length
         steps = block_sizes(len(q), min(len(n), wide), 1, pairs)
-        tiles = [
-            torch.split(row, steps[1], dim=1) for row in torch.split(maps, steps[0])
-        ]  # a slice's gradient has the full size
+        tiles = Cut(maps)
 
         def score(a: slice, b: slice) -> Scored:
             part_q, part_n = q[a], n[b]
-            tile = tiles[a.start // steps[0]][b.start // steps[1]][:, :, : part_q.x.shape[1], : part_n.x.shape[1]]
+            tile = tiles[a, b, : part_q.x.shape[1], : part_n.x.shape[1]]
             run = run_piece(self._score_maps, tile, paired(part_q, part_n), again=again)
             return run[0].view(len(part_q), -1), run[1].view(len(part_q), -1)
 

@@ -227,7 +227,7 @@ def test_chunks_share_one_gradient_of_the_index(chunk):
     scores, _ = built.training_scores(q, built.encode_database(database()), frozenset({"self"}))
     with SliceGradients() as seen:
         scores["video"].sum().backward()
-    assert max(seen.sizes) < q.index.x.numel()
+    assert max(seen.sizes, default=0) < q.index.x.numel()
 
 
 def test_a_network_whose_scores_depend_on_the_batch_is_not_split():

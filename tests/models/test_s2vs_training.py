@@ -282,7 +282,10 @@ def test_no_piece_makes_a_gradient_of_the_full_size(again):
     scores, extras = model.similarity_with_extras(model.index(q), model.index(n), frozenset({"self"}))
     with SliceGradients() as seen:
         (scores.sum() + extras["self"].sum()).backward()
-    assert 0 < max(seen.sizes) <= 4 * 8 * 8 < min(q.x.numel(), 6 * 6 * 8 * 8)
+    assert max(seen.sizes, default=0) <= 4 * 8 * 8 < min(q.x.numel(), 6 * 6 * 8 * 8)
+    with SliceGradients() as seen:
+        scored(model, q, n)[0][1:].sum().backward()
+    assert seen.sizes == [6 * 6]
 
 
 class SliceGradients(TorchDispatchMode):
@@ -290,7 +293,7 @@ class SliceGradients(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sizes = [0]
+        self.sizes: list[int] = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
