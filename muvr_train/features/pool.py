@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from dataclasses import replace
+from multiprocessing.connection import wait
 
 from muvr_train.features.decode import BACKENDS
+from muvr_train.features.decoder import END_SECONDS, Decoder
 from muvr_train.features.events import Done, Event, FrameChunk, Void
 from muvr_train.features.jobs import Job
 from muvr_train.features.status import TIMEOUT, UNDECODABLE, VideoStatus
-from muvr_train.features.worker import Preprocess, serve
+from muvr_train.features.worker import Preprocess
 
 TIMEOUT_SECONDS = 120.0
-START_SECONDS = 120.0  # within which a decoder process must have started
-END_SECONDS = 10.0  # that a killed process gets to be gone; one in a broken driver or file system may never be
 BUFFER = 256 * 2**20  # bytes of frames that may wait for the encoder
 AHEAD = 8  # jobs per worker that may be decoded before their turn
 MEMORY = 4 * 2**30  # bytes that one decoder may allocate
-log = logging.getLogger(__name__)
-
-
-@dataclass
-class _Worker:
-    """A process, and what it does."""
-
-    process: BaseProcess
-    pipe: Connection
-    ready: bool = False
-    job: int | None = None
-    backends: tuple[str, ...] = BACKENDS
-    heard: float = 0.0
-    lost: list[str] = field(default_factory=list)
-    """Why earlier attempts at this job ended."""
 
 
 class DecodePool:
@@ -75,7 +57,7 @@ class DecodePool:
         self._next = 0  # the job that is begun next
         self._stop = False
         self._error: BaseException | None = None
-        self._workers: list[_Worker] = []
+        self._workers: list[Decoder] = []
         self._ear, self._bell = multiprocessing.Pipe(duplex=False)
 
     def __iter__(self) -> Iterator[Event]:
@@ -125,19 +107,10 @@ class DecodePool:
                 self._lock.notify_all()
         finally:
             for worker in self._workers:
-                self._end(worker)
+                worker.end()
 
-    def _start(self) -> _Worker:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=serve, args=(theirs, self.preprocess, self.memory), daemon=True)
-        process.start()
-        theirs.close()
-        return _Worker(process, ours)
-
-    def _end(self, worker: _Worker) -> None:
-        worker.pipe.close()
-        worker.process.kill()
-        _wait_for(worker.process)
+    def _start(self) -> Decoder:
+        return Decoder.start(self._context, self.preprocess, self.memory)
 
     def _assign(self) -> None:
         """Give idle workers the next jobs, as far ahead of the turn as is allowed."""
@@ -149,7 +122,7 @@ class DecodePool:
                 self._give(worker, self._next, BACKENDS)
                 self._next += 1
 
-    def _give(self, worker: _Worker, job: int, backends: tuple[str, ...]) -> None:
+    def _give(self, worker: Decoder, job: int, backends: tuple[str, ...]) -> None:
         worker.job, worker.backends, worker.heard = job, backends, time.monotonic()
         try:
             worker.pipe.send((self.jobs[job], backends))
@@ -167,7 +140,7 @@ class DecodePool:
         for worker in busy:
             if worker.pipe not in heard:
                 worker.heard = now  # it may be waiting for us
-        left = [worker.heard + self._patience(worker) - now for worker in heard.values()]
+        left = [worker.heard + worker.patience(self.timeout) - now for worker in heard.values()]
         ready = set(wait([self._ear, *heard], max(0.0, min(left)) if left else None))
         if self._ear in ready:
             while self._ear.poll():
@@ -177,21 +150,14 @@ class DecodePool:
             if pipe in ready:
                 worker.heard = now
                 self._receive(worker)
-            elif now - worker.heard >= self._patience(worker):
+            elif now - worker.heard >= worker.patience(self.timeout):
                 self._lose(worker, TIMEOUT, f"was silent for {self.timeout:g} seconds")
 
-    def _patience(self, worker: _Worker) -> float:
-        """Seconds that a worker may be silent; it may take longer to start on a busy machine."""
-        return self.timeout if worker.ready else max(self.timeout, START_SECONDS)
-
-    def _receive(self, worker: _Worker) -> None:
+    def _receive(self, worker: Decoder) -> None:
         try:
             kind, content = worker.pipe.recv()
         except (EOFError, OSError):
-            _wait_for(worker.process)
-            code = worker.process.exitcode
-            how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
-            self._lose(worker, UNDECODABLE, how)
+            self._lose(worker, UNDECODABLE, worker.how_it_ended())
             return
         worker.ready = True
         job = worker.job
@@ -206,7 +172,7 @@ class DecodePool:
         else:
             self._finish(worker, job, _failed(self.jobs[job], UNDECODABLE, content))
 
-    def _lose(self, worker: _Worker, status: str, how: str) -> None:
+    def _lose(self, worker: Decoder, status: str, how: str) -> None:
         """Replace a worker that hangs or is gone, and try its job without decord, or give the job up."""
         if not worker.ready:
             raise RuntimeError(
@@ -214,7 +180,7 @@ class DecodePool:
                 '`if __name__ == "__main__":` around what it runs'
             )
         job, backends = worker.job, worker.backends
-        self._end(worker)
+        worker.end()
         fresh = self._start()
         self._workers[self._workers.index(worker)] = fresh
         if job is None:
@@ -227,7 +193,7 @@ class DecodePool:
         else:
             self._finish(fresh, job, _failed(self.jobs[job], status, ""))
 
-    def _finish(self, worker: _Worker, job: int, status: VideoStatus) -> None:
+    def _finish(self, worker: Decoder, job: int, status: VideoStatus) -> None:
         reason = "; ".join([*worker.lost, *([status.reason] if status.reason else [])])
         worker.job, worker.lost = None, []
         self._put(Done(job, replace(status, reason=reason)))
@@ -245,12 +211,6 @@ class DecodePool:
         """Drop the chunks of a job that are still here."""
         self._bytes -= sum(event.frames.nbytes for event in self._waiting[job] if isinstance(event, FrameChunk))
         self._waiting[job] = deque(event for event in self._waiting[job] if not isinstance(event, FrameChunk))
-
-
-def _wait_for(process: BaseProcess) -> None:
-    process.join(END_SECONDS)
-    if process.is_alive():
-        log.warning("decoder process %d has not ended %g seconds after it was killed", process.pid, END_SECONDS)
 
 
 def _failed(job: Job, status: str, reason: str) -> VideoStatus:
