@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from muvr_train.data.batch import Batch
-from muvr_train.errors import MuvrTrainError
 from muvr_train.losses.base import Loss, LossValue
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.losses.hard_negative import HardNegativeLoss
@@ -26,6 +22,7 @@ from muvr_train.models.s2vs import S2VS
 from muvr_train.processes import Group
 from muvr_train.training.module import RetrievalModule
 from muvr_train.types import M, QueryBatch, StoreDims, TextTokens, Tokens
+from tests.together import outcome
 
 DIMS = StoreDims(regions=2, dim=8, text_dim=6)
 
@@ -103,13 +100,9 @@ def share_of(batch: Batch, group: Group) -> Batch:
     )
 
 
-def failed_step(group: Group, batch: Batch) -> tuple[str, str]:
-    """The class and the message of the error that a step ends with."""
-    try:
-        make_module(group).train().training_step(share_of(batch, group), 0)
-    except MuvrTrainError as error:
-        return type(error).__name__, str(error)
-    return "", ""
+def failed_step(group: Group, batch: Batch) -> Any:
+    """The error that a step ends with."""
+    return outcome(lambda: make_module(group).train().training_step(share_of(batch, group), 0))
 
 
 def step(group: Group, batch: Batch, network: dict[str, Any]) -> dict[str, Any]:
@@ -137,15 +130,6 @@ class _Step(nn.Module):
         return self.module.training_step(batch, 0)
 
 
-def run(rank: int, size: int, folder: str, batches: list[Batch], network: dict[str, Any]) -> None:
-    """The main function of a process: writes its results to <folder>/<rank>.pt."""
-    torch.set_num_threads(1)
-    group = Group(rank, size)
-    dist.init_process_group("gloo", f"file://{folder}/rendezvous", timedelta(seconds=60), world_size=size, rank=rank)
-    try:
-        fails = network.get("expect_error", False)
-        results = [failed_step(group, batch) if fails else step(group, batch, network) for batch in batches]
-        torch.save(results, Path(folder) / f"{rank}.pt")
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()
+def steps(group: Group, batches: list[Batch], network: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each batch what `step` gives."""
+    return [step(group, batch, network) for batch in batches]

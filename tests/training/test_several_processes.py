@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from muvr_train.processes import SINGLE
+from tests.together import together
 from tests.training import processes_worker as worker
-
-
-def run_processes(folder: Path, size: int, batches: list[Any], network: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    mp.spawn(worker.run, (size, str(folder), batches, network), nprocs=size)
-    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(size)]
 
 
 def assert_same_step(one: dict[str, Any], several: list[dict[str, Any]]) -> None:
@@ -50,7 +45,7 @@ BATCHES = {
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("network", [{}, {"base_weights": True, "pair_chunk": 3, "learned": False}])
 def test_any_number_of_processes_gives_the_gradient_of_one(tmp_path: Path, size: int, network: dict[str, Any]) -> None:
-    several = run_processes(tmp_path, size, list(BATCHES.values()), network)
+    several = together((size,), tmp_path, worker.steps, list(BATCHES.values()), network)[size]
     for place, (name, batch) in enumerate(BATCHES.items()):
         one = worker.step(SINGLE, batch, network)
         assert any(g is not None and float(g.abs().max()) > 0 for g in one["gradients"].values()) or name == LONELY
@@ -60,6 +55,6 @@ def test_any_number_of_processes_gives_the_gradient_of_one(tmp_path: Path, size:
 def test_a_loss_of_nan_is_reported_by_the_first_process(tmp_path: Path) -> None:
     batch = worker.make_batch(4, 6, 0)
     batch.database.x[0, 0] = float("nan")
-    told = run_processes(tmp_path, 2, [batch], {"expect_error": True})
-    assert [name for ((name, _),) in told] == ["DataError", "ProcessError"]
-    assert told[0][0][1].startswith("the loss is nan")
+    first, second = together((2,), tmp_path, worker.failed_step, batch)[2]
+    assert (first.kind, second.kind) == ("DataError", "ProcessError")
+    assert first.message.startswith("the loss is nan")
