@@ -128,10 +128,13 @@ def seconds_of(run: Fresh[Gradients], options: argparse.Namespace) -> float:
 
 
 def prepare_step(side: str, sizes: Sizes, budget: int | None = None) -> Callable[[], Gradients]:
-    """A step on the processor, after one on a few tiny videos that warms the libraries up."""
+    """A step on the processor, after a tiny one that warms the libraries up, torch.utils.checkpoint too."""
     module, batch = make_module(sizes, budget), make_batch(sizes)
     loss = {"plain": plain_loss, "ours": our_loss}[side]
+    network = module.retriever.network
+    network.checkpointing = True  # type: ignore[assignment]
     gradients(module, loss(module, make_batch(Sizes(2, 4, sizes.regions, sizes.dim))))
+    network.checkpointing = None  # type: ignore[assignment]
     return lambda: gradients(module, loss(module, batch))
 
 
