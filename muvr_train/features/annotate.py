@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from muvr_train.benchmarks.types import Benchmark
-from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.errors import ConfigError
 from muvr_train.features.annotations import read_annotations
 from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.extract import ExtractSettings
@@ -19,14 +19,13 @@ from muvr_train.features.manifest import OPTIONAL, check_same_features, make_man
 from muvr_train.features.masked import FAILED, FILE, OK, PARTIAL, RegionStatus, add_regions, check_maps
 from muvr_train.features.masks import find_masks
 from muvr_train.features.placeholders import DEFAULT, rule_manifest
+from muvr_train.features.recorded_texts import record_texts
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.shards import read_json, write_json
-from muvr_train.features.store import FeatureStore
 from muvr_train.features.texts import add_texts, all_tag_texts_of, texts_of
 from muvr_train.features.writer import StoreWriter
 from muvr_train.launched import rank
 
-TEXTS = "texts.json"
 TEXT_STREAMS = ("text", "tags")
 TEXT_KEYS = ("text_encoder", "text_aligned", "text_seed", "text_windows", "placeholders")
 STATUSES = (OK, PARTIAL, FAILED)
@@ -188,20 +187,7 @@ def add_annotations(
     check_same_features(texts_there, texts_here, f"The store {out} holds texts that were made differently")
     dtype = None if stored["dtype"] == "source" else str(stored["dtype"])
     manifest = {key: value for key, value in stored.items() if key not in ("created_by", "streams", "dtype")}
-    rows: dict[str, str] = {}
-    unusable: list[str] = []
-    if hasattr(encoder, "encode_texts"):
-        _record_texts(out, annotations.texts)
-        for stream, texts in annotations.texts.items():
-            bad: list[str] = []
-            new = add_texts(out, manifest, texts, encoder, dtype, stream=stream, unusable=bad)
-            failed = f"; {len(bad)} failed" if bad else ""
-            rows["texts" if stream == "text" else stream] = f"{len(texts) - len(bad)} ({new} new{failed})"
-            unusable += bad
-        if annotations.changed or annotations.placeholders != DEFAULT:
-            rows["placeholders"] = f"{annotations.placeholders} ({annotations.changed} texts changed)"
-    else:
-        rows["texts"] = f"none: encoder {encoder.name} has no text tower"
+    rows, unusable = _add_texts(out, manifest, annotations, encoder, dtype)
     statuses: list[RegionStatus] = []
     if annotations.masks:
         with StoreWriter(out, manifest, dtype, settings.shard_mib) as writer:
@@ -214,31 +200,28 @@ def add_annotations(
     return AnnotationReport(out, rows, tuple(statuses), tuple(unusable))
 
 
+def _add_texts(
+    out: Path, manifest: Mapping[str, Any], annotations: Annotations, encoder: FrameEncoder, dtype: str | None
+) -> tuple[dict[str, str], list[str]]:
+    """Add texts and tags; gives the rows of the report, and which vectors no store can hold."""
+    if not hasattr(encoder, "encode_texts"):
+        return {"texts": f"none: encoder {encoder.name} has no text tower"}, []
+    record_texts(out, annotations.texts)
+    rows: dict[str, str] = {}
+    unusable: list[str] = []
+    for stream, texts in annotations.texts.items():
+        bad: list[str] = []
+        new = add_texts(out, manifest, texts, encoder, dtype, stream=stream, unusable=bad)
+        failed = f"; {len(bad)} failed" if bad else ""
+        rows["texts" if stream == "text" else stream] = f"{len(texts) - len(bad)} ({new} new{failed})"
+        unusable += bad
+    if annotations.changed or annotations.placeholders != DEFAULT:
+        rows["placeholders"] = f"{annotations.placeholders} ({annotations.changed} texts changed)"
+    return rows, unusable
+
+
 def _masked_videos(annotations: Annotations, videos: Videos) -> dict[str, Path | str]:
     """Query with masks -> the file of its video, or why there is none."""
     paths, queries = dict(videos), annotations.benchmark.query_by_id
     shown = {query: queries[query].video_id for query in annotations.masks}
     return {query: paths.get(video, f"no file of video {video}") for query, video in shown.items()}
-
-
-def _record_texts(out: Path, texts: Mapping[str, Mapping[str, str]]) -> None:
-    """Write what is encoded beside the vectors.
-
-    Raises:
-        DataError: texts of vectors that the store holds have changed.
-    """
-    recorded = read_json(out / TEXTS, "its texts") if (out / TEXTS).is_file() else {}
-    store = FeatureStore(out) if (out / INDEX).is_file() else None
-    kept: dict[str, dict[str, str]] = {}
-    for stream, asked in texts.items():
-        old = recorded.get(stream, {})
-        kept[stream] = {key: text for key, text in old.items() if store is not None and store.has(key, stream)}
-        if changed := [key for key, text in kept[stream].items() if asked.get(key, text) != text]:
-            first = changed[0]
-            raise DataError(
-                f"{out} holds vectors of other texts than those of today for {len(changed)} keys of stream {stream!r}: "
-                f"{shorten(changed, 5)} (first: {kept[stream][first]!r} there, {asked[first]!r} here). Choose another "
-                "store"
-            )
-        kept[stream] |= asked
-    write_json(out / TEXTS, kept)

@@ -124,12 +124,7 @@ def add_regions(
             statuses[query] = RegionStatus(query, str(path), "", FAILED, video, 0, 0, hashes[query])
     saved = time.monotonic()
     for status, vectors in _encoded(jobs, encoder, settings, hashes):
-        if vectors is not None:
-            try:
-                writer.add(status.id, vectors, STREAM)
-            except FeatureError as error:  # one bad vector stops nobody else's
-                status = replace(status, status=FAILED, reason=str(error), used=0)
-        statuses[status.id] = status
+        statuses[status.id] = status if vectors is None else _added(writer, status, vectors)
         if time.monotonic() - saved >= settings.save_every:
             write_regions(writer.path, statuses.values())
             writer.flush()
@@ -137,6 +132,15 @@ def add_regions(
     write_regions(writer.path, statuses.values())
     new = sum(statuses[job.id].status != FAILED for job in jobs)
     return new, [statuses[query] for query in masks]
+
+
+def _added(writer: StoreWriter, status: RegionStatus, vectors: NDArray[np.float32]) -> RegionStatus:
+    """Add the vectors of a query; a bad one stops nobody else's."""
+    try:
+        writer.add(status.id, vectors, STREAM)
+    except FeatureError as error:
+        return replace(status, status=FAILED, reason=str(error), used=0)
+    return status
 
 
 def _refuse_changed(changed: list[str], store: Path) -> None:

@@ -99,14 +99,7 @@ def score_work(
     def plan() -> tuple[tuple[Work, NDArray[np.int64]], tuple[str, int]]:
         work = prepare()
         sizes = video_bytes(store, work.database)
-        matrices = sum(4 * len(rows.ids) * len(rows.names) * len(work.database) for rows in work.rows)
-        held, space = work.held + matrices, model.network.work_bytes
-        longest = store.length(work.database[int(sizes.argmax())])
-        least = model.network.least_budget(work.frames, longest) if work.frames else 0
-        return (work, sizes), (
-            work.fingerprint(sizes),
-            block_bytes(device, memory_budget, held, int(sizes.max()), space, least),
-        )
+        return (work, sizes), (work.fingerprint(sizes), _block_limit(work, sizes, model, store, device, memory_budget))
 
     (work, sizes), told = agreed(group, plan)
     if len({name for name, _ in told}) > 1:
@@ -123,13 +116,36 @@ def score_work(
             return score_blocks(scorers, own, len(work.database)), None
 
     filled, _ = agreed(group, fill)
+    _exchange(work, filled, shares, group)
+    return work, filled
+
+
+def _block_limit(
+    work: Work,
+    sizes: NDArray[np.int64],
+    model: Retriever,
+    store: FeatureStore,
+    device: torch.device,
+    memory_budget: int | None,
+) -> int:
+    """Bytes that a block of this work may have in this process."""
+    matrices = sum(4 * len(rows.ids) * len(rows.names) * len(work.database) for rows in work.rows)
+    held, space = work.held + matrices, model.network.work_bytes
+    longest = store.length(work.database[int(sizes.argmax())])
+    least = model.network.least_budget(work.frames, longest) if work.frames else 0
+    return block_bytes(device, memory_budget, held, int(sizes.max()), space, least)
+
+
+def _exchange(
+    work: Work, filled: list[dict[str, NDArray[np.float32]]], shares: list[list[Places]], group: Group
+) -> None:
+    """Complete the matrices of each of the work's rows, by name, in place."""
     columns = [np.concatenate([*own, np.empty(0, np.int64)]) for own in shares]
     for rows, matrices in zip(work.rows, filled, strict=True):
         for name in rows.names:
             if name not in matrices:  # no block is this process's
                 matrices[name] = np.empty((len(rows.ids), len(work.database)), dtype=np.float32)
             exchange_columns(matrices[name], columns, group)
-    return work, filled
 
 
 def share_blocks(blocks: Sequence[Places], sizes: NDArray[np.int64], count: int) -> list[list[Places]]:
