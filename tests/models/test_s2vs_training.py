@@ -241,8 +241,8 @@ def test_half_precision_products_are_those_of_rounded_frames(half, regions):
 
 @pytest.mark.parametrize("again", [False, True])
 def test_pieces_do_not_sum_gradients_in_half_precision(again):
-    """Of a cast of the weights that pieces share, gradients would be summed in bfloat16: 6 % wrong with 80 pieces."""
-    q, n = (Tokens.pack(videos((8,) * 20, seed=seed)) for seed in (1, 2))
+    """Of a cast of the weights that pieces share, gradients would be summed in bfloat16."""
+    q, n = (Tokens.pack(videos((8,) * 12, seed=seed)) for seed in (1, 2))
 
     def gradient(chunk: int, half: bool) -> Tensor:
         model = build({"checkpointing": again, "pair_chunk": chunk})
@@ -250,8 +250,8 @@ def test_pieces_do_not_sum_gradients_in_half_precision(again):
             scores = model.similarity(model.index(q), model.index(n))
         return torch.autograd.grad(scores.sum(), model.head.conv2.weight)[0]
 
-    exact = gradient(400, half=False)
-    one, many = (float((gradient(chunk, half=True) - exact).norm() / exact.norm()) for chunk in (400, 1))
+    exact = gradient(144, half=False)
+    one, many = (float((gradient(chunk, half=True) - exact).norm() / exact.norm()) for chunk in (144, 1))
     assert 1e-4 < one < 0.02
     assert many < 1.5 * one
 
