@@ -6,10 +6,14 @@ pieces' gradients are there, which takes twice the size. Here a piece's gradient
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from muvr_train.types import EncodedDatabase, EncodedQuery
 
 Place = tuple[slice, ...]
 
@@ -29,6 +33,16 @@ class Cut:
     def __getitem__(self, place: Place) -> Tensor:
         """A view; its gradient is added to that of the whole."""
         return torch.as_tensor(_Piece.apply(self._x, self._sum, place)) if self._learns else self._x[place]
+
+
+def query_chunks(q: EncodedQuery, n: EncodedDatabase, rows: int) -> Iterator[tuple[EncodedQuery, EncodedDatabase]]:
+    """Queries in pieces, each with the whole database; indexed vectors get one gradient, see `Cut`."""
+    targets = Cut(n.index.x)
+    queries = targets if q.index is None or q.index is n.index else Cut(q.index.x)
+    for start in range(0, len(q.query), rows):
+        place = slice(start, start + rows)
+        index = None if q.index is None else replace(q.index[place], x=queries[place,])
+        yield EncodedQuery(q.query[place], index), replace(n, index=replace(n.index, x=targets[:,]))
 
 
 class _Whole(torch.autograd.Function):

@@ -201,16 +201,6 @@ def take_frames(tokens: Tokens, index: Tensor) -> Tokens:
     return replace(tokens, x=tokens.x[rows, index], mask=tokens.mask[rows, index], weight=weight)
 
 
-def split_videos(tokens: Tokens, size: int) -> list[Tokens]:
-    """Pieces of at most `size` videos.
-
-    Their gradients are put together once, where that of each slice would be a tensor of the full size.
-    """
-    x, mask = torch.split(tokens.x, size), torch.split(tokens.mask, size)
-    weight = [None] * len(x) if tokens.weight is None else torch.split(tokens.weight, size)
-    return [Tokens(*parts) for parts in zip(x, mask, weight, strict=True)]
-
-
 def orthogonal_map(rows: int, columns: int) -> Tensor:
     """The identity if rows == columns, otherwise a matrix with orthonormal rows or columns from a fixed seed."""
     if rows == columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.models.base import EXTRAS, SimilarityNetwork
-from muvr_train.models.cut import Cut
+from muvr_train.models.cut import query_chunks
 from muvr_train.models.functional import full_precision
 from muvr_train.models.fusion.base import FusionHead, PartScorers, part_present
 from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
@@ -144,7 +144,7 @@ class Retriever(nn.Module):
         rows = self._rows_at_once(q, n)
         if rows >= len(q.query):
             return self._training_scores(q, n, wanted)
-        parts = [run_piece(self._training_scores, *chunk, wanted) for chunk in _chunks(q, n, rows)]
+        parts = [run_piece(self._training_scores, *chunk, wanted) for chunk in query_chunks(q, n, rows)]
         scores, extras = ([part[kind] for part in parts] for kind in (0, 1))
         return _join(scores), _join(extras)
 
@@ -213,16 +213,6 @@ def restrict(q: EncodedQuery, parts: Sequence[str]) -> EncodedQuery:
     keep_video, keep_text = "video" in parts, "text" in parts
     query = replace(query, video=query.video if keep_video else None, text=query.text if keep_text else None)
     return EncodedQuery(query, q.index if keep_video else None)
-
-
-def _chunks(q: EncodedQuery, n: EncodedDatabase, rows: int) -> Iterator[tuple[EncodedQuery, EncodedDatabase]]:
-    """Queries in pieces, each with the whole database; indexed vectors get one gradient, see `Cut`."""
-    targets = Cut(n.index.x)
-    queries = targets if q.index is None or q.index is n.index else Cut(q.index.x)
-    for start in range(0, len(q.query), rows):
-        place = slice(start, start + rows)
-        index = None if q.index is None else replace(q.index[place], x=queries[place,])
-        yield EncodedQuery(q.query[place], index), replace(n, index=replace(n.index, x=targets[:,]))
 
 
 def _join(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from muvr_train.errors import ConfigError
 from muvr_train.models.base import WORK_SHARE, SimilarityNetwork
 from muvr_train.models.cut import Cut
-from muvr_train.models.functional import block_sizes, compact, forbid_empty, repeat_short, split_videos, weighted
+from muvr_train.models.functional import block_sizes, compact, forbid_empty, repeat_short, weighted
 from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
 from muvr_train.models.region_max import BYTES_PER_PRODUCT, map_bytes, region_maps
 from muvr_train.models.s2vs_base import base_scorer, base_sides, check_combination
@@ -214,7 +214,8 @@ class S2VS(SimilarityNetwork):
         side = self._side(q)
         pairs, again = self._plan(side, side)
         step = pairs if self.divisible else max(1, len(q))
-        pieces = split_videos(q, step)
+        parts, x = [slice(start, start + step) for start in range(0, max(1, len(q)), step)], Cut(q.x)
+        pieces = [replace(q[part], x=x[part,]) for part in parts]
         return torch.cat([run_piece(self.pair_similarity, piece, piece, again=again) for piece in pieces])
 
     def _add_base(self, scores: Tensor, q: Tokens, n: Tokens) -> Tensor:

@@ -15,8 +15,8 @@ MAP_ENTRIES = {"cpu": 1_000_000, "cuda": 64_000_000}
 RECOMPUTE_ABOVE = {"cpu": 2**29, "cuda": 2**33}
 """Bytes of the CNN's activations in a training batch from which on they are computed twice instead of kept.
 
-The memory of a step therefore grows with the batch up to this size, and is smallest just above it: only from about
-twice this size on does a step take less than a quarter of what the plain formulation takes.
+Just below this size all of it is kept, and a step takes more than a quarter of what the plain formulation takes; above
+it less. model.checkpointing=true saves the memory at every size.
 """
 
 
