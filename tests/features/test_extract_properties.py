@@ -18,6 +18,7 @@ import pytest
 
 from muvr_train.features.encoders.timm_encoder import TimmEncoder
 from muvr_train.features.extract import ExtractSettings
+from muvr_train.features.index import INDEX
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.status import read_statuses
 from muvr_train.features.store import FeatureStore
@@ -99,11 +100,27 @@ def command(videos: Path, out: Path, *more: str) -> list[str]:
     return [*program, f"videos={videos}", f"out={out}", f"frames={FRAMES}", "dtype=float32", "device=cpu", *more]
 
 
+def small_steps(videos: Path, out: Path, devices: int) -> list[str]:
+    """A command that saves after every video."""
+    return command(videos, out, f"devices={devices}", "workers=1", "save_every=0", "shard_mib=0.01")
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
 def run(arguments: Sequence[str]) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def begin(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own."""
+    with log.open("w") as output:
+        return subprocess.Popen(
+            arguments, env=environment(), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
 
 
 @pytest.mark.slow
@@ -137,11 +154,7 @@ def copies(
 
 def interrupted(arguments: Sequence[str], out: Path, after: int, log: Path) -> bool:
     """Run until `after` shards are there, then kill everything at once; whether it was still running."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            arguments, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
+    process = begin(arguments, log)
     while stored(out) < after:
         try:
             assert process.wait(0.005) == 0, log.read_text()[-3000:]
@@ -164,7 +177,7 @@ def test_killed_at_random_points_and_resumed_the_store_has_no_hole_and_nothing_t
 ) -> None:
     folder, expected = copies
     out = tmp_path / "store"
-    arguments = command(folder, out, f"devices={devices}", "workers=1", "save_every=0", "shard_mib=0.01")
+    arguments = small_steps(folder, out, devices)
     points = sorted(np.random.default_rng(devices).integers(1, len(expected), 4 - devices))
     kills = [interrupted(arguments, out, int(point), tmp_path / "log") for point in points]
     assert any(kills)
@@ -172,6 +185,12 @@ def test_killed_at_random_points_and_resumed_the_store_has_no_hole_and_nothing_t
     assert len(held) == len(set(held))
     run(arguments)
     check(out, expected)
+
+
+def saved(out: Path) -> int:
+    """How many videos the store and the parts have; a killed process may leave a shard that none of them lists."""
+    folders = [out, *out.glob(".parts/*")]
+    return sum(len(FeatureStore(folder).ids()) for folder in folders if (folder / INDEX).exists())
 
 
 def command_line(process: int) -> bytes:
@@ -189,10 +208,8 @@ def test_where_one_process_dies_the_others_end_with_a_message_and_what_was_made_
 ) -> None:
     folder, expected = copies
     out, log = tmp_path / "store", tmp_path / "log"
-    arguments = command(folder, out, "devices=2", "workers=1", "save_every=0", "shard_mib=0.01")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with log.open("w") as output:
-        first = subprocess.Popen(arguments, env=environment, stdout=output, stderr=output, start_new_session=True)
+    arguments = small_steps(folder, out, devices=2)
+    first = begin(arguments, log)
     while not (len(list(out.glob(".parts/*/video-*.safetensors"))) > 2 and stored(out) > 6):
         with contextlib.suppress(subprocess.TimeoutExpired):
             assert first.wait(0.005) is None, log.read_text()[-3000:]
@@ -206,8 +223,8 @@ def test_where_one_process_dies_the_others_end_with_a_message_and_what_was_made_
         time.sleep(0.05)
     shown = log.read_text()
     assert "terminated with code -9" in shown or "What was extracted is kept; run the same command again" in shown
-    kept = stored(out)
-    assert kept > 6
+    kept = saved(out)
+    assert kept >= 5
     shown = run(arguments)
     assert int(shown.split("already there")[1].split()[0]) >= kept
     check(out, expected)
