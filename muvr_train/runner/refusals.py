@@ -12,6 +12,7 @@ from muvr_train.processes import Group
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import build, build_retriever
+from muvr_train.search.exhaustive import refuse_small_budget
 from muvr_train.search.required import refuse_missing
 from muvr_train.search.sources import supported_modes
 from muvr_train.types import StoreDims
@@ -36,12 +37,14 @@ def build_loss(cfg: DictConfig) -> CompositeLoss:
 
 
 def refuse_holes(cfg: DictConfig, model: Retriever, data: Data) -> None:
-    """Raise before anything is trained if features are missing that training or evaluation will need."""
-    if cfg.on_missing == "error":
-        modes = protocol_of(cfg).modes or supported_modes(model, data.store)
-        trained = cfg.trainer.max_epochs > 0
-        for part in [data.part(name) for name in (("train", "val", "test") if trained else ("all",))]:
+    """Raise before anything is trained if training or evaluation will lack features, or memory to score in."""
+    protocol, trained = protocol_of(cfg), cfg.trainer.max_epochs > 0
+    modes = protocol.modes or supported_modes(model, data.store)
+    for part in [data.part(name) for name in (("train", "val", "test") if trained else ("all",))]:
+        if cfg.on_missing == "error":
             refuse_missing(data.store, part, modes)
+        if protocol.memory_budget is not None:
+            refuse_small_budget(model.network, data.store, part, protocol.memory_budget)
 
 
 def refuse_batch_norm(model: Retriever, group: Group) -> None:
