@@ -172,7 +172,7 @@ def _check_processes(configs: list[DictConfig], multirun: bool) -> None:
     if multirun and cfg.hydra.runtime.choices.get("hydra/launcher") == "basic" and world_size() == 1:
         raise ConfigError(
             f"-m with trainer.devices={cfg.trainer.devices}: runs with several processes are started one by one, or "
-            "as jobs of SLURM with hydra/launcher=submitit_slurm (docs/processes.md)"
+            "as jobs of SLURM with hydra/launcher=slurm (docs/processes.md)"
         )
 
 

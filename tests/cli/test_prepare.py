@@ -176,7 +176,7 @@ def test_processes_that_a_run_starts_itself_take_their_arguments_as_they_are(mon
 
 
 def test_a_sweep_does_not_start_processes() -> None:
-    with pytest.raises(ConfigError, match=r"-m with trainer.devices=2.*hydra/launcher=submitit_slurm"):
+    with pytest.raises(ConfigError, match=r"-m with trainer.devices=2.*hydra/launcher=slurm"):
         cli.prepare(["-m", "trainer=ddp_cpu", "seed=1,2"], "train")
 
 
