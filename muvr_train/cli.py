@@ -115,7 +115,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
     Raises:
         ConfigError: a setting is unknown or impossible.
     """
-    args = get_args_parser().parse_intermixed_args(argv)
+    args = _parse(argv)
     flags = list(argv)
     for text in args.overrides:
         flags.remove(text)
@@ -149,6 +149,13 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
     if rank() > 0 and not multirun:  # one record of the settings, a log file for each process
         typed += ["hydra.output_subdir=null", f"hydra.job.name={config_name}_ddp_process_{rank()}"]
     return [*flags, *typed]  # Lightning puts more settings behind them for the processes it starts
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    args = get_args_parser().parse_intermixed_args(argv)
+    if args.cfg is not None and args.multirun:
+        raise ConfigError("--cfg shows the settings of one run: leave out -m")
+    return args
 
 
 def add_import_paths(extra: Path | None) -> None:

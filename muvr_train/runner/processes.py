@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from omegaconf import DictConfig
 
 from muvr_train.errors import ConfigError
 from muvr_train.training.launch import Here, start_processes
-from muvr_train.training.lost import noticing
+from muvr_train.training.lost import end_on_sigterm, noticing
 
 
 @contextmanager
@@ -24,13 +25,14 @@ def started(cfg: DictConfig, device: str) -> Iterator[Here]:
     here = start_processes(device, settings.devices, settings.num_nodes, settings.timeout)
     go_on = f" Go on with resume_from={folder}." if "run" in cfg else ""
     advice = f"The log files in {folder} say more.{go_on}"
+    end_on_sigterm()
     try:
         with noticing(here.group, settings.timeout, advice, here.children):
             yield here
-    except (KeyboardInterrupt, SystemExit):  # Lightning answers Ctrl-C with the latter
+    except (KeyboardInterrupt, SystemExit) as error:  # Lightning answers Ctrl-C with the latter
         if here.group.is_first:
             sys.stderr.write(f"interrupted.{go_on}\n")
-        sys.exit(130)
+        sys.exit(error.code if isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM else 130)
 
 
 def quiet_lightning() -> None:
@@ -48,7 +50,9 @@ def pick_device(cfg: DictConfig) -> str:
     """Give "cuda" or "cpu", and refuse what the machine cannot do."""
     wanted = cfg.trainer.accelerator
     if wanted == "gpu" and not torch.cuda.is_available():
-        raise ConfigError("trainer.accelerator=gpu, but torch finds no CUDA device; use trainer=cpu")
+        raise ConfigError("trainer.accelerator=gpu, but torch finds no CUDA device; use trainer=cpu (or ddp_cpu)")
+    if cfg.residency == "gpu" and (wanted == "cpu" or not torch.cuda.is_available()):
+        raise ConfigError("residency=gpu keeps the features on a CUDA device, and there is none; use residency=ram")
     device = "cuda" if wanted in ("gpu", "auto") and torch.cuda.is_available() else "cpu"
     if str(cfg.trainer.get("precision", 32)) == "16-mixed" and device == "cpu":
         raise ConfigError("trainer.precision=16-mixed needs a GPU; on a CPU use 32 or bf16-mixed")

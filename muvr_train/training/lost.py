@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch.distributed as dist
@@ -41,22 +43,25 @@ class Children(threading.Thread):
 
     def run(self) -> None:
         """Look every second."""
-        while not self.over.wait(1.0):
-            ended = [(rank, child.poll()) for rank, child in enumerate(self.processes, start=1)]
-            rank, code = next(((rank, code) for rank, code in ended if code), (0, 0))
-            if code:
-                break
-        else:
-            return
+        while not (dead := self.dead()):
+            if self.over.wait(1.0):
+                return
         if self.over.wait(GRACE):
             return
         sys.stderr.write(
-            f"error: process {rank} of this run has ended with code {code}, so the run ends at its next step, at the "
-            f"latest in {LAST:g} seconds. {self.advice}\n"
+            f"error: {dead}, so the run ends at its next step, at the latest in {LAST:g} seconds. {self.advice}\n"
         )
         if not self.over.wait(LAST):
             self._kill()
             os._exit(1)
+
+    def dead(self) -> str | None:
+        """Say which of them has failed, and how."""
+        for rank, child in enumerate(self.processes, start=1):
+            if code := child.poll():
+                how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"has ended with code {code}"
+                return f"process {rank} {how}"
+        return None
 
     def end(self) -> None:
         """Wait a little for the processes, then kill those that hang; all at once where the run has failed."""
@@ -105,13 +110,14 @@ def noticing(group: Group, timeout: float, advice: str, children: Children | Non
             _tell(store, group.rank)
             raise
         told = _told(store)
-        what = "one of them ended, or gave no answer for {timeout:g} seconds (trainer.timeout)"
-        what = what.format(timeout=timeout) if told is None else f"process {told} has ended with an error of its own"
-        raise ProcessError(
-            f"process {group.rank} of {group.size} has lost the others: {what}. {advice} The exchange said: "
-            f"{_first_line(error)}",
-            shown=group.is_first or told is None,
-        ) from error
+        if told is not None:
+            what = f"process {told} has ended with an error of its own"
+        elif "timed out" in str(error).lower():
+            what = f"one of them gave no answer for {timeout:g} seconds (trainer.timeout)"
+        else:
+            what = (children and children.dead()) or "one of them has ended"
+        message = f"process {group.rank} of {group.size} has lost the others: {what}. {advice}"
+        raise ProcessError(message, shown=group.is_first or told is None) from error
     finally:
         if children is not None:
             children.over.set()
@@ -132,6 +138,13 @@ def _told(store: Any) -> str | None:
         return None
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+def end_on_sigterm() -> None:
+    """Let SIGTERM, which job schedulers send, end the run as Ctrl-C does.
+
+    Lightning's own handler exchanges with the other processes while it is called, and waits for ever for them.
+    """
+    signal.signal(signal.SIGTERM, _stop)
+
+
+def _stop(signum: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + signum)

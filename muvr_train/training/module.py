@@ -133,6 +133,11 @@ class RetrievalModule(pl.LightningModule):
         done = min(1.0, (step - self.warmup_steps) / max(1, self.total_steps - self.warmup_steps))
         return self.min_lr_ratio + (1 - self.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * done))
 
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Let a finished run go on where more steps are asked for: Lightning would take it for done."""
+        if checkpoint["global_step"] < self.total_steps:
+            checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["is_last_batch"] = False
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Store the recipe, so that the checkpoint alone rebuilds the model."""
         checkpoint["muvr_train"] = self.recipe

@@ -13,12 +13,18 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
+from muvr_train.training.lost import end_on_sigterm
+
 
 class Progress(pl.Callback):
     """Counts finished batches and seeds torch, numpy and random from (seed, batch) before each one."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed, self.finished = seed, 0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Take SIGTERM back from Lightning."""
+        end_on_sigterm()
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Make dropout and the like a function of (seed, batch)."""

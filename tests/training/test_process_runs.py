@@ -164,9 +164,9 @@ def test_a_process_that_dies_ends_the_run_with_a_message(runs: Runs, busy: int) 
     )
     assert code == 1, err
     assert not out
-    assert "has lost the others: one of them ended" in err
+    assert "process 0 of 2 has lost the others: process 1 was ended by SIGKILL. The log files" in err
     assert "resume_from=checkpoints/lost" in err
-    assert ("process 1 of this run has ended with code -9" in err) == bool(busy)
+    assert ("error: process 1 was ended by SIGKILL, so the run ends at its next step" in err) == bool(busy)
     assert "Traceback" not in err
     assert not processes_in(runs.folder)
 
@@ -176,7 +176,7 @@ def test_the_others_speak_when_the_first_process_dies(runs: Runs) -> None:
         "lost", "trainer=ddp_cpu", "callbacks=moment", "callbacks.moment.what=kill", "callbacks.moment.rank=0"
     )
     assert code == -9
-    assert "error in process 1: process 1 of 2 has lost the others: one of them ended" in err
+    assert "error in process 1: process 1 of 2 has lost the others: one of them has ended" in err
     assert not processes_in(runs.folder)
 
 
@@ -200,13 +200,15 @@ def test_a_process_that_hangs_ends_the_run_with_a_message(runs: Runs) -> None:
     )
     assert code == 1
     assert not out
-    assert "has lost the others: one of them ended, or gave no answer for 20 seconds" in err
+    assert "has lost the others: one of them gave no answer for 20 seconds" in err
     assert "resume_from=checkpoints/lost" in err
     assert "Traceback" not in err
     assert not processes_in(runs.folder)
 
 
-def test_an_interrupted_run_says_how_to_go_on(runs: Runs) -> None:
+@pytest.mark.parametrize(("sent", "ends"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_interrupted_run_says_how_to_go_on(runs: Runs, sent: signal.Signals, ends: int, count: int) -> None:
     moment = ["callbacks=moment", "callbacks.moment.what=stop", "callbacks.moment.rank=5", "+callbacks.moment.busy=60"]
     command = [
         str(ROOT / "train.py"),
@@ -215,6 +217,7 @@ def test_an_interrupted_run_says_how_to_go_on(runs: Runs) -> None:
         *runs.settings,
         "run=x",
         "trainer=ddp_cpu",
+        f"trainer.devices={count}",
         *moment,
     ]
     process = runs.begin(*command)
@@ -222,9 +225,9 @@ def test_an_interrupted_run_says_how_to_go_on(runs: Runs) -> None:
     until = time.monotonic() + 120
     while not (log.exists() and "train/loss" in log.read_text()) and time.monotonic() < until:
         time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     code, _, err = runs.end(process)
-    assert code == 130
+    assert code == ends
     assert "interrupted. Go on with resume_from=checkpoints/x." in err
     assert not processes_in(runs.folder)
 

@@ -128,6 +128,16 @@ def test_two_seeded_runs_are_equal_and_another_seed_differs(runs: Runs, whole: P
 
 
 @pytest.mark.slow
+def test_a_finished_run_goes_on_where_more_epochs_are_asked_for(runs: Runs) -> None:
+    folder = runs.finished("short", "trainer.max_epochs=1")
+    for epochs, last in ((2, 8), (2, 8)):  # the second time nothing is left
+        done = runs.start("resume_from=checkpoints/short", f"trainer.max_epochs={epochs}")
+        assert done.returncode == 0, done.stderr
+        state = torch.load(folder / "last.ckpt", map_location="cpu", weights_only=True)
+        assert state["callbacks"]["Progress"]["finished"] == last
+
+
+@pytest.mark.slow
 def test_with_two_threads_and_two_workers(tmp_path: Path) -> None:
     runs = Runs(tmp_path, threads=2)
     runs.settings.append("data.workers=2")
