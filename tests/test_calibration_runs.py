@@ -300,7 +300,7 @@ def test_a_step_of_ones_own_takes_two_files(toy: Path, monkeypatch: pytest.Monke
     typed = ["model=frame_max", "data=muvr", "data.annotations=annotations", "data.features=features", "out=mine"]
     typed += ["benchmark.report=false", "benchmark.bootstrap=0", "trainer=cpu", "calibration=[halve,z_fusion]"]
     ready = cli.prepare([*typed, "--config-dir", "configs_of_mine"], "evaluate")
-    cfg = Composer(cli.config_dir(), "evaluate", toy / "configs_of_mine").compose(ready[:-2])
+    cfg = Composer(cli.config_dir(), "evaluate", toy / "configs_of_mine").compose(ready[2:])
     evaluate(OmegaConf.masked_copy(cfg, [name for name in cfg if name != "hydra"]))
     assert "frame_max + halve + z_fusion" in capsys.readouterr().out
     found = content(toy / "mine")
