@@ -20,6 +20,11 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
 
+def hear_interrupts() -> None:
+    """Hear Ctrl-C even where the tests run in the background, whose programs ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Runs:
     """Programs in a folder of their own, on toy data, with one thread in each process."""
 
@@ -50,6 +55,7 @@ class Runs:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=hear_interrupts,
         )
 
     def end(self, process: subprocess.Popen[str], limit: float = 180) -> tuple[int, str, str]:
