@@ -18,7 +18,7 @@ from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from muvr_train.config_checks import check_paths, check_sources, check_values
+from muvr_train.config_checks import asks_for_processes, check_paths, check_sources, check_values
 from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.launched import PREPARED, rank, silence_torch, world_size
 from muvr_train.preflight import runs
@@ -171,8 +171,7 @@ def _config_path(args: argparse.Namespace) -> Path:
 
 def _check_processes(configs: list[DictConfig], multirun: bool) -> None:
     """Refuse to start processes from one run after another: each would start the whole sweep again."""
-    several = (cfg for cfg in configs if "trainer" in cfg and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1))
-    cfg = next(several, None)
+    cfg = next(filter(asks_for_processes, configs), None)
     if cfg is None:
         return
     silence_torch()

@@ -192,11 +192,17 @@ def _check_folds(cfg: DictConfig) -> None:
         )
 
 
+def asks_for_processes(cfg: DictConfig) -> bool:
+    """Whether a config may start several processes (devices=auto may turn out to be one)."""
+    return "trainer" in cfg and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1)
+
+
 def _check_processes(cfg: DictConfig) -> None:
-    several = "trainer" in cfg and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1)
-    if several and cfg.trainer.accelerator == "cpu" and cfg.trainer.devices == "auto":
+    if not asks_for_processes(cfg):
+        return
+    if cfg.trainer.accelerator == "cpu" and cfg.trainer.devices == "auto":
         raise ConfigError("trainer.devices=auto counts GPUs: with trainer.accelerator=cpu give a number")
-    if several and "loss" in cfg and OmegaConf.select(cfg, "model.batch_norm", default=False) is True:
+    if "loss" in cfg and OmegaConf.select(cfg, "model.batch_norm", default=False) is True:
         raise ConfigError(
             f"model.batch_norm=true with trainer.devices={cfg.trainer.devices}: each process would normalise by the "
             "statistics of its own share. Train in one process, or set model.batch_norm=false"

@@ -60,9 +60,8 @@ class AheadLoader:
         if not self.prefetch:
             yield from map(self._load, self.numbers)
             return
-        pool = ThreadPoolExecutor(1, "batches")
-        if self.pin:  # a new thread would open the first GPU
-            pool.submit(torch.cuda.set_device, torch.cuda.current_device())
+        place = (torch.cuda.set_device, (torch.cuda.current_device(),)) if self.pin else (None, ())
+        pool = ThreadPoolExecutor(1, "batches", *place)  # a new thread would open the first GPU
         try:
             coming = deque[Any]()
             for n in self.numbers:

@@ -51,9 +51,9 @@ def pick_device(cfg: DictConfig) -> str:
     wanted = cfg.trainer.accelerator
     if wanted == "gpu" and not torch.cuda.is_available():
         raise ConfigError("trainer.accelerator=gpu, but torch finds no CUDA device; use trainer=cpu (or ddp_cpu)")
-    if cfg.residency == "gpu" and (wanted == "cpu" or not torch.cuda.is_available()):
-        raise ConfigError("residency=gpu keeps the features on a CUDA device, and there is none; use residency=ram")
     device = "cuda" if wanted in ("gpu", "auto") and torch.cuda.is_available() else "cpu"
+    if cfg.residency == "gpu" and device == "cpu":
+        raise ConfigError("residency=gpu keeps the features on a CUDA device, and there is none; use residency=ram")
     if str(cfg.trainer.get("precision", 32)) == "16-mixed" and device == "cpu":
         raise ConfigError("trainer.precision=16-mixed needs a GPU; on a CPU use 32 or bf16-mixed")
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32: scores must not depend on blocks

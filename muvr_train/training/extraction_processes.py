@@ -16,7 +16,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from muvr_train.errors import ProcessError
 from muvr_train.features.extract import ExtractSettings
 from muvr_train.processes import Group
-from muvr_train.training.lost import LOST
+from muvr_train.training.lost import is_loss
 
 LONGEST_WAIT = timedelta(days=1)  # of a process that is done for the one that is last
 _MESSAGE = "process {rank} of the extraction stops: {why}. What was extracted is kept; run the same command again"
@@ -86,7 +86,7 @@ def telling_losses(group: Group) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if group.size == 1 or not any(word in str(error).lower() for word in LOST):
+        if group.size == 1 or not is_loss(error):
             raise
         raise lost(group, f"another one has ended, or gave no answer for {LONGEST_WAIT}") from error
 

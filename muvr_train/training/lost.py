@@ -106,7 +106,7 @@ def noticing(group: Group, timeout: float, advice: str, children: Children | Non
     except BaseException as error:
         if children is not None:
             children.failed = True
-        if not isinstance(error, RuntimeError) or not any(word in str(error).lower() for word in LOST):
+        if not is_loss(error):
             _tell(store, group.rank)
             raise
         told = _told(store)
@@ -121,6 +121,11 @@ def noticing(group: Group, timeout: float, advice: str, children: Children | Non
     finally:
         if children is not None:
             children.over.set()
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether an error is that of an exchange with a process that has ended or does not answer."""
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in LOST)
 
 
 def _tell(store: Any, rank: int) -> None:
