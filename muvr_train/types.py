@@ -1,12 +1,12 @@
 """The values that pass between the rooms of the package, and the one legend of shape letters.
 
 Q queries, N database videos, B batch, T frames, R regions per frame (1 for global features), D feature size,
-L text tokens. `mask` is True where an entry is real. Masking means -inf before a max and exclusion from a mean.
+L text tokens, K tags. `mask` is True where an entry is real. Masking means -inf before a max and exclusion from a mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -36,19 +36,17 @@ class Masked:
     def _tensors(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
+    def each(self: M, change: Callable[[Tensor], Tensor]) -> M:
+        """Change every tensor."""
+        return replace(self, **{name: change(value) for name, value in self._tensors().items()})
+
     def __getitem__(self: M, rows: slice | Tensor) -> M:
         """Choose videos (texts) by a slice or by an index tensor."""
-        return replace(self, **{name: value[rows] for name, value in self._tensors().items()})
+        return self.each(lambda value: value[rows])
 
     def to(self: M, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> M:
         """Move; `dtype` applies to floating-point tensors only."""
-        return replace(
-            self,
-            **{
-                name: value.to(device=device, dtype=dtype if value.is_floating_point() else None)
-                for name, value in self._tensors().items()
-            },
-        )
+        return self.each(lambda value: value.to(device=device, dtype=dtype if value.is_floating_point() else None))
 
     def pad_to(self: M, length: int) -> M:
         """Append masked zeros until the second dimension is `length`."""
@@ -102,17 +100,32 @@ class TextTokens(Masked):
 
 
 @dataclass(frozen=True)
-class QueryBatch:
-    """Queries as the user asks them: a video, a text, or both.
+class Tags(Masked):
+    """Signed conditions: `x` float [Q, K, D_text], `mask` bool [Q, K], `sign` float [Q, K], `either` bool [Q, K].
 
-    `present[part]` bool [Q] says which queries have the part; an absent part has no vote. `video` / `text` is None
-    where no query of the batch has the part; rows of absent parts inside a tensor hold zeros with a False mask.
+    `sign` is 1 where a video must have the tag, -1 where it must not, 0 where the mask is False. `either` is True in
+    the rows of queries that ask for one of their conditions (OR) instead of all of them.
+    """
+
+    sign: Tensor
+    either: Tensor
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """Queries as the user asks them: a video, a text, or both, with tags and a region of the video.
+
+    `present[part]` bool [Q] says which queries have the part; an absent part has no vote. `video`, `text`, `tags` or
+    `region` is None where no query of the batch has the part; rows of absent parts inside a tensor hold zeros with a
+    False mask. `region` holds what is inside the query's mask, [Q, T', R', D]; R' = 1 stands for all regions.
     """
 
     ids: tuple[str, ...]
     video: Tokens | None
     text: TextTokens | None
     present: dict[str, Tensor]
+    tags: Tags | None = None
+    region: Tokens | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -120,20 +133,26 @@ class QueryBatch:
     def __getitem__(self, rows: slice | Tensor) -> QueryBatch:
         """Choose queries by a slice or by an index tensor."""
         places = range(len(self.ids))[rows] if isinstance(rows, slice) else rows.tolist()
-        return QueryBatch(
-            tuple(self.ids[place] for place in places),
-            None if self.video is None else self.video[rows],
-            None if self.text is None else self.text[rows],
-            {part: flags[rows] for part, flags in self.present.items()},
-        )
+        chosen = self.each(lambda value: value[rows])
+        return replace(chosen, ids=tuple(self.ids[place] for place in places))
 
     def to(self, device: torch.device | str) -> QueryBatch:
         """Move every tensor."""
+        return self.each(lambda value: value.to(device))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> QueryBatch:
+        """Change every tensor."""
+
+        def changed(part: M | None) -> M | None:
+            return None if part is None else part.each(change)
+
         return QueryBatch(
             self.ids,
-            None if self.video is None else self.video.to(device),
-            None if self.text is None else self.text.to(device),
-            {part: flags.to(device) for part, flags in self.present.items()},
+            changed(self.video),
+            changed(self.text),
+            {part: change(flags) for part, flags in self.present.items()},
+            changed(self.tags),
+            changed(self.region),
         )
 
     def restrict(self, parts: Sequence[str]) -> QueryBatch:
@@ -144,10 +163,16 @@ class QueryBatch:
 
 @dataclass(frozen=True)
 class EncodedQuery:
-    """Encoded queries: `query` with L2-normalised tokens, and `index`, the network's own tokens of the query video."""
+    """Encoded queries.
+
+    `query` with L2-normalised tokens, its video that of the region where a query has one; `index` the network's own
+    tokens of that video; `plain` the normalised and the indexed tokens of the whole videos, None where no query has a
+    region.
+    """
 
     query: QueryBatch
     index: Tokens | None
+    plain: tuple[Tokens, Tokens] | None = None
 
 
 @dataclass(frozen=True)

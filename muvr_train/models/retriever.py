@@ -9,17 +9,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.errors import ConfigError
 from muvr_train.models.base import EXTRAS, SimilarityNetwork
 from muvr_train.models.cut import query_chunks
 from muvr_train.models.functional import full_precision
 from muvr_train.models.fusion.base import FusionHead, PartScorers, part_present
+from muvr_train.models.queries import MODES, blank, check_votes, focused, prepared, restrict
 from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
 from muvr_train.models.text import TextPart
-from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, Tokens
-
-MODES: dict[str, tuple[str, ...]] = {"v": ("video",), "t": ("text",), "tv": ("video", "text")}
-"""MUVR's query modes and the parts that each may use."""
+from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, TextTokens, Tokens
 
 
 class Retriever(nn.Module):
@@ -63,14 +61,22 @@ class Retriever(nn.Module):
         """Learn buffers (whitening) from tokens of the training split, once before step 0."""
         self.network.fit(batches)
 
-    def encode_query(self, query: QueryBatch) -> EncodedQuery:
-        """Normalise the tokens of queries and index their videos; texts are dropped where the store has none."""
+    def encode_query(self, query: QueryBatch, plain: bool = True) -> EncodedQuery:
+        """Normalise the tokens of queries and index their videos; texts and tags are dropped where the store has none.
+
+        Args:
+            query: any queries.
+            plain: also keep the whole videos of queries with a region, for modes that do not ask for it.
+        """
         if self.text_part is None:
-            query = replace(query.restrict([part for part in query.present if part != "text"]), text=None)
-        video = None if query.video is None else query.video.to(dtype=torch.float32).normalized()
-        text = None if query.text is None else query.text.to(dtype=torch.float32).normalized()
-        index = None if video is None else self._index(video)
-        return EncodedQuery(replace(query, video=video, text=text), index)
+            known = [part for part in query.present if part not in ("text", "tags")]
+            query = replace(query.restrict(known), text=None, tags=None)
+        query = prepared(query)
+        whole, query = query.video, focused(query)
+        index = None if query.video is None else self._index(query.video)
+        if whole is query.video or whole is None or not plain:
+            return EncodedQuery(query, index)
+        return EncodedQuery(query, index, (whole, self._index(whole)))
 
     def encode_database(self, video: Tokens, fine: Tokens | None = None) -> EncodedDatabase:
         """Normalise and index database videos; `fine` holds the text part's tokens where the store has two grids."""
@@ -85,9 +91,10 @@ class Retriever(nn.Module):
 
         A network may then save half of the work of comparing them.
         """
-        encoded = self.encode_query(queries)
+        encoded = self.encode_query(queries, plain=False)
         raw = encoded.query.video
-        if queries.video is None or raw is None or encoded.index is None or queries.video.x is not video.x:
+        same = queries.video is not None and queries.video.x is video.x and queries.region is None
+        if not same or raw is None or encoded.index is None:
             return encoded, self.encode_database(video, fine)
         own = raw if fine is None else fine.to(dtype=torch.float32).normalized()
         return encoded, EncodedDatabase(raw, encoded.index, own)
@@ -100,7 +107,7 @@ class Retriever(nn.Module):
         Raises:
             DataError: if a query has neither a video nor a text.
         """
-        _check_votes(q.query, "score")
+        check_votes(q.query, "score")
         prepared, parts, _ = self._parts(q, n)
         return self._combine(parts, prepared.query)
 
@@ -109,10 +116,10 @@ class Retriever(nn.Module):
         return self._parts(q, n)[1]
 
     def score_modes(self, q: EncodedQuery, n: EncodedDatabase, modes: Sequence[str]) -> dict[str, Tensor]:
-        """Fused scores float32 [Q, N] of every mode in `modes` (v, t, tv).
+        """Fused scores float32 [Q, N] of every mode in `modes` (see `MODES`).
 
         In a mode each query votes with those of the mode's parts that it has. Part scores are computed once for all
-        modes, unless the head rewrites queries or compares them itself.
+        modes (once with and once without regions), unless the head rewrites queries or compares them itself.
 
         Raises:
             ConfigError: for an unknown mode.
@@ -123,13 +130,17 @@ class Retriever(nn.Module):
             if mode not in MODES:
                 raise ConfigError(f"unknown mode {mode!r}: must be one of {', '.join(MODES)}")
             restricted[mode] = restrict(q, MODES[mode])
-            _check_votes(restricted[mode].query, f"mode {mode}")
+            check_votes(restricted[mode].query, f"mode {mode}")
         own = type(self.head)
         if own.prepare is not FusionHead.prepare or own.compare is not FusionHead.compare:
             return {mode: self.score(query, n) for mode, query in restricted.items()}
-        needed = restrict(q, sorted({part for mode in modes for part in MODES[mode]}))
-        parts = self._parts(needed, n)[1]
-        return {mode: self._combine(parts, query.query) for mode, query in restricted.items()}
+        scores: dict[str, Tensor] = {}
+        for inside in (False, True) if q.plain is not None else (None,):
+            alike = [mode for mode in modes if inside is None or inside == ("region" in MODES[mode])]
+            needed = restrict(q, sorted({part for mode in alike for part in MODES[mode]}))
+            parts = self._parts(needed, n)[1] if alike else {}
+            scores |= {mode: self._combine(parts, restricted[mode].query) for mode in alike}
+        return {mode: scores[mode] for mode in modes}
 
     def training_scores(
         self, q: EncodedQuery, n: EncodedDatabase, wanted: frozenset[str] = frozenset()
@@ -140,7 +151,7 @@ class Retriever(nn.Module):
         in rows of queries without a video; and `present/<part>` bool [Q], by which a composite loss leaves out the
         rows of queries that lack the part.
         """
-        _check_votes(q.query, "training")
+        check_votes(q.query, "training")
         rows = self._rows_at_once(q, n)
         if rows >= len(q.query):
             return self._training_scores(q, n, wanted)
@@ -167,8 +178,8 @@ class Retriever(nn.Module):
         if not network.divisible or self.query_chunk is not None:
             return self.query_chunk or count
         each, fixed = (0, 0) if q.index is None else network.training_bytes(q.index, n.index)
-        if self.text_part is not None and q.query.text is not None:
-            each += 16 * q.query.text.x.shape[1] * n.fine.x[0, :, :, 0].numel()
+        words = sum(part.x.shape[1] for part in (q.query.text, q.query.tags) if part is not None)
+        each += 16 * words * n.fine.x[0, :, :, 0].numel()
         what = f"scoring one query against {len(n)} videos"
         return pieces_at_once(count, network.memory_budget, fixed, each * len(n), what, advice=SHORTEN)
 
@@ -179,18 +190,36 @@ class Retriever(nn.Module):
         with self._precision(n.raw.x):
             query = self._prepared(q)
             parts = self.head.compare(query, n, scorers)
+            if bool(part_present(query.query, "tags").any()) and query.query.tags is not None:
+                parts = {**parts, "tags": self._tag_scores(query.query, n)}
         zeros = {"range_excess": (len(q.query), len(n)), "self": (len(q.query),)}
         has_video = part_present(query.query, "video")
         extras = {name: scorers.extras.get(name, n.raw.x.new_zeros(zeros[name])) for name in wanted}
         return (
             query,
-            {name: _blank(value.float(), part_present(query.query, name)) for name, value in parts.items()},
-            {name: _blank(value, has_video) for name, value in extras.items()},
+            {name: blank(value.float(), part_present(query.query, name)) for name, value in parts.items()},
+            {name: blank(value, has_video) for name, value in extras.items()},
         )
 
     def _combine(self, parts: dict[str, Tensor], query: QueryBatch) -> Tensor:
+        own = {name: value for name, value in parts.items() if name != "tags"}
         with full_precision(next(iter(parts.values()))):
-            return self.head.combine(parts, query).float()
+            scores = self.head.combine(own, query).float()
+            if "tags" in parts:
+                scores = scores + blank(self.head.tag_weight * parts["tags"], part_present(query, "tags"))
+            return scores
+
+    def _tag_scores(self, query: QueryBatch, n: EncodedDatabase) -> Tensor:
+        """What the head makes of the conditions of queries: float32 [Q, N], 0 for videos without a real frame."""
+        tags, score_text = query.tags, self.text_part
+        if tags is None or score_text is None:
+            raise ConfigError("tags need a text part, but the store has no texts")
+        real = tags.mask & part_present(query, "tags")[:, None]
+        cosines = n.fine.x.new_zeros((*real.shape, len(n)))
+        with full_precision(cosines):
+            found = score_text(TextTokens(tags.x[real][:, None], real[real][:, None]), n.fine)
+            cosines[real] = found.masked_fill(~n.fine.mask.any(dim=1), 0.0)
+            return self.head.tag_scores(cosines, tags)
 
     def _index(self, video: Tokens) -> Tokens:
         with self._precision(video.x):
@@ -207,14 +236,6 @@ class Retriever(nn.Module):
         return EncodedQuery(query, None if query.video is None else self.network.index(query.video))
 
 
-def restrict(q: EncodedQuery, parts: Sequence[str]) -> EncodedQuery:
-    """Hide every part that is not named, its tokens included, so that no head can look at it."""
-    query = q.query.restrict(parts)
-    keep_video, keep_text = "video" in parts, "text" in parts
-    query = replace(query, video=query.video if keep_video else None, text=query.text if keep_text else None)
-    return EncodedQuery(query, q.index if keep_video else None)
-
-
 def _join(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     """Rows under each other; where only some have a name (a part that no other query has), 0 for the others."""
     counts = [len(next(iter(part.values()))) for part in parts]
@@ -225,20 +246,3 @@ def _join(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
             [part[name] if name in part else like.new_zeros((count, *like.shape[1:])) for part, count in rows]
         )
     return joined
-
-
-def _blank(rows: Tensor, present: Tensor) -> Tensor:
-    return torch.where(present.view(-1, *(1,) * (rows.ndim - 1)), rows, torch.zeros_like(rows))
-
-
-def _check_votes(query: QueryBatch, what: str) -> None:
-    """Every query needs a part that it has, whose tokens are there."""
-    tokens = {"video": query.video is not None, "text": query.text is not None}
-    votes = [part_present(query, part).cpu() for part in query.present if tokens.get(part, True)]
-    has_vote = torch.stack(votes).any(dim=0) if votes else torch.zeros(len(query), dtype=torch.bool)
-    if not bool(has_vote.all()):
-        silent = [identifier for identifier, flag in zip(query.ids, has_vote.tolist(), strict=True) if not flag]
-        raise DataError(
-            f"{what}: {len(silent)} queries have none of the parts that are asked for ({shorten(silent)}); "
-            "leave these queries out, add the missing features, or choose another mode"
-        )

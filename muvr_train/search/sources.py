@@ -15,7 +15,8 @@ from muvr_train.benchmarks.types import Benchmark, Partition, Query
 from muvr_train.data.batch import load_queries
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.store import FeatureStore, tag_key
-from muvr_train.models.retriever import MODES, Retriever
+from muvr_train.models.queries import MODES
+from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
 from muvr_train.search.exhaustive import query_bytes, query_scorer, refuse_small_budget
 from muvr_train.search.judged import JudgedScores

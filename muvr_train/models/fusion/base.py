@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.text import TextPart
-from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims
+from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, Tags
 
 
 class PartScorers:
@@ -44,19 +44,40 @@ class PartScorers:
         return scores
 
 
+OFFICIAL_TAG_WEIGHT = 0.3
+"""The weight of tags in MUVR's official program (arXiv 2510.21406)."""
+
+
 class FusionHead(nn.Module):
     """Merges the parts of a query (video, text) into one score; the defaults are MUVR's mean of the present parts.
 
     Hooks, in this order: `prepare` (early fusion), `compare` (part scores), `combine` (late fusion). A part that is
-    absent must have no vote: look at `query.present`, never at the values of absent rows.
+    absent must have no vote: look at `query.present`, never at the values of absent rows. Where a query has tags,
+    `tag_weight * tag_scores(...)` is added to what `combine` gives. A region needs no attention: where a query has one,
+    its video already holds what is inside.
 
     Args:
         dims: sizes of the feature store, for heads with layers of their own.
+
+    Attributes:
+        learns_tags: whether the weight of tags (at first the official 0.3) and the threshold of their cosines (at first
+            0) are learned.
+        extra_maps: how many frame-to-frame maps `compare` gives to the network beside its own.
     """
+
+    learns_tags: bool = True
+    extra_maps: int = 0
+    tag_weight: Tensor
+    tag_threshold: Tensor
 
     def __init__(self, dims: StoreDims) -> None:
         super().__init__()
         self.dims = dims
+        for name, start in (("tag_weight", OFFICIAL_TAG_WEIGHT), ("tag_threshold", 0.0)):
+            if self.learns_tags and dims.text_dim is not None:
+                self.register_parameter(name, nn.Parameter(torch.tensor(start)))
+            else:
+                self.register_buffer(name, torch.tensor(start), persistent=False)
 
     def prepare(self, query: QueryBatch) -> QueryBatch:
         """Rewrite the tokens or the weights of the query before comparison.
@@ -80,6 +101,19 @@ class FusionHead(nn.Module):
         total = sum(torch.where(flags[name][:, None], value, 0.0) for name, value in parts.items())
         count = sum(flag.int() for flag in flags.values())
         return torch.as_tensor(total) / torch.as_tensor(count)[:, None]
+
+    def tag_scores(self, cosines: Tensor, tags: Tags) -> Tensor:
+        """How well videos meet the conditions of queries [Q, N]: the sum of sign * (cosine - threshold) over them.
+
+        Of conditions joined by OR it is the maximum. With threshold 0 the sum is MUVR's official score of tags.
+
+        Args:
+            cosines: float [Q, K, N] of tags and videos, 0 where a tag is padded.
+            tags: `sign` and `either` [Q, K].
+        """
+        signed = tags.sign[:, :, None] * (cosines - self.tag_threshold)
+        best = signed.masked_fill(~tags.mask[:, :, None], float("-inf")).amax(dim=1)
+        return torch.where(tags.either.any(dim=1)[:, None], best, signed.sum(dim=1))
 
 
 def part_present(query: QueryBatch, part: str) -> Tensor:

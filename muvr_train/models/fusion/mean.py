@@ -6,4 +6,9 @@ from muvr_train.models.fusion.base import FusionHead
 
 
 class MeanFusion(FusionHead):
-    """The plain mean of the parts that a query has, (v + t) / 2 for video and text (arXiv 2510.21406); not trained."""
+    """MUVR's official fusion: the mean of video and text, whichever a query has, plus 0.3 times its tags; not trained.
+
+    Source: arXiv 2510.21406.
+    """
+
+    learns_tags = False

@@ -41,11 +41,15 @@ class CalibratedRetriever(Retriever):
         self.steps = tuple(steps)
         self.train(inner.training)
 
-    def encode_query(self, query: QueryBatch) -> EncodedQuery:
-        """Encode queries with calibrated videos and texts."""
-        video = None if query.video is None else self.calibrated(query.video, "video")
-        text = None if query.text is None else self.calibrated(query.text, "text")
-        return super().encode_query(replace(query, video=video, text=text))
+    def encode_query(self, query: QueryBatch, plain: bool = True) -> EncodedQuery:
+        """Encode queries with calibrated videos and regions, texts and tags."""
+
+        def own(part: M | None, kind: str) -> M | None:
+            return None if part is None else self.calibrated(part, kind)
+
+        video, region = own(query.video, "video"), own(query.region, "video")
+        text, tags = own(query.text, "text"), own(query.tags, "text")
+        return super().encode_query(replace(query, video=video, text=text, tags=tags, region=region), plain)
 
     def encode_database(self, video: Tokens, fine: Tokens | None = None) -> EncodedDatabase:
         """Encode database videos; the network and the text part each get their own calibrated tokens."""
