@@ -1,6 +1,7 @@
 """Supervised one-to-many batches: search topics with their queries, positives and annotated hard negatives.
 
-A batch is a pure function of (seed, n): nothing is remembered between batches, so a run can continue anywhere.
+A batch is a pure function of (seed, n) and of the mined lists, which checkpoints keep: nothing else is remembered
+between batches, so a run can continue anywhere.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muvr_train.benchmarks.types import Benchmark, Judgement, Query
+from muvr_train.data.mining import MinedNegatives
 from muvr_train.errors import DataError
 
 
@@ -36,6 +38,7 @@ class OneToManyPlan:
         one_partition: take the topics of a batch from one partition, so that its negatives are those which evaluation
             asks about; otherwise from all partitions.
         seed: all batches follow from it.
+        mined: hard negatives that are drawn besides; they change nothing else of a batch.
     """
 
     def __init__(
@@ -48,8 +51,9 @@ class OneToManyPlan:
         query_videos: bool = True,
         one_partition: bool = True,
         seed: int = 0,
+        mined: MinedNegatives | None = None,
     ) -> None:
-        self.benchmark = benchmark
+        self.benchmark, self.mined = benchmark, mined
         self.queries_per_topic, self.positives, self.hard_negatives = queries_per_topic, positives, hard_negatives
         self.query_videos, self.seed = query_videos, seed
         self.judgements: dict[str, Judgement] = {}
@@ -86,13 +90,15 @@ class OneToManyPlan:
 
     def __call__(self, n: int) -> BatchPlan:
         """Plan batch `n`, counted from the start of training."""
-        rng = np.random.default_rng([self.seed, 1, n])
+        rng, mining = (np.random.default_rng([self.seed, word, n]) for word in (1, 11))
         queries: list[Query] = []
         chosen: dict[str, None] = {}
         for topic in self._topics(n):
             for query in _draw(self.members[topic], self.queries_per_topic, rng):
                 queries.append(query)
                 chosen |= dict.fromkeys(self._videos_of(query, rng))
+                if self.mined is not None:
+                    chosen |= dict.fromkeys(self.mined.draw(query.id, mining))
         if self.query_videos:
             chosen |= dict.fromkeys(query.video_id for query in queries)
         database = tuple(chosen)
