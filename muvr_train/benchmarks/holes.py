@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition
 
 
@@ -27,12 +28,8 @@ def without_missing(benchmark: Benchmark, has: Callable[[str], bool]) -> tuple[B
 def _smaller(partition: Partition, missing: set[str]) -> Partition:
     def known(row: Judgement) -> Judgement:
         positives = {video: level for video, level in row.positives.items() if video not in missing}
-        return replace(
-            row,
-            positives=positives,
-            negatives=row.negatives - missing,
-            hard_negatives=row.hard_negatives - missing,
-        )
+        negatives, hard = row.negatives - missing, row.hard_negatives - missing
+        return replace(row, positives=positives, negatives=negatives, hard_negatives=hard)
 
     queries = tuple(query for query in partition.queries if query.video_id not in missing)
     kept = {query.id for query in queries}
@@ -41,4 +38,23 @@ def _smaller(partition: Partition, missing: set[str]) -> Partition:
         queries=queries,
         judgements=tuple(known(row) for row in partition.judgements if row.query in kept),
         database=tuple(video for video in partition.database if video not in missing),
+        filters=tuple(known(row) for row in partition.filters if row.query in kept),
     )
+
+
+def without_untagged(benchmark: Benchmark, has_tag: Callable[[str, str], bool]) -> tuple[Benchmark, int]:
+    """Leave out tag expressions of which a tag has no vector.
+
+    Args:
+        benchmark: usually its training part.
+        has_tag: whether a tag of a query has one.
+
+    Returns:
+        The benchmark with fewer expressions, and how many it lacks.
+    """
+    partitions, lost = [], 0
+    for partition in benchmark.partitions:
+        rows = [row for row in filter_rows(partition) if all(has_tag(*pair) for pair in row.pairs)]
+        lost += len(partition.filters) - len(rows)
+        partitions.append(replace(partition, filters=tuple(row.judgement for row in rows)))
+    return replace(benchmark, partitions=tuple(partitions)), lost

@@ -160,12 +160,11 @@ def find_leaks(benchmark: Benchmark, digests: Mapping[str, str] | None = None) -
     digests = digests or {}
     held_out = HeldOut(benchmark, digests)
     leaks = []
-    for judgement in _training(benchmark):
-        for video in dict.fromkeys((_own(benchmark, judgement), *judgement.positives)):
-            found = held_out.match(video, digests.get(video))
-            if found is not None:
-                kind, held = found
-                leaks.append(Leak(kind, judgement.query, video, held.video, held.query, held.split))
+    for query, video in _matches(benchmark):
+        found = held_out.match(video, digests.get(video))
+        if found is not None:
+            kind, held = found
+            leaks.append(Leak(kind, query, video, held.video, held.query, held.split))
     queries, positives = _concerned(benchmark, leaks)
     shared, matching = _distractors(benchmark, held_out, digests)
     return LeakReport(tuple(leaks), queries, positives, shared, matching, bool(digests))
@@ -177,6 +176,15 @@ def _own(benchmark: Benchmark, judgement: Judgement) -> str:
 
 def _training(benchmark: Benchmark) -> Iterator[Judgement]:
     return (row for row in benchmark.judgements if benchmark.query_by_id[row.query].split == "train")
+
+
+def _matches(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
+    """Training queries with their own videos and those that match them, also under a tag expression; each pair once."""
+    videos: dict[str, dict[str, None]] = {}
+    for row in (*benchmark.judgements, *(row for partition in benchmark.partitions for row in partition.filters)):
+        if benchmark.query_by_id[row.query].split == "train":
+            videos.setdefault(row.query, {_own(benchmark, row): None}).update(dict.fromkeys(row.positives))
+    return ((query, video) for query, found in videos.items() for video in found)
 
 
 def _held(benchmark: Benchmark, splits: Sequence[str] | None) -> Iterator[_Held]:
@@ -231,11 +239,13 @@ def drop_leaks(benchmark: Benchmark, report: LeakReport) -> Benchmark:
 
 
 def _without(partition: Partition, gone: set[str], dropped: Mapping[str, frozenset[str]]) -> Partition:
-    judgements = []
-    for judgement in partition.judgements:
-        if judgement.query not in gone:
-            videos = dropped.get(judgement.query, frozenset())
-            positives = {video: level for video, level in judgement.positives.items() if video not in videos}
-            judgements.append(replace(judgement, positives=positives, ignored=judgement.ignored | videos))
+    def kept(rows: Sequence[Judgement]) -> tuple[Judgement, ...]:
+        return tuple(cut(row, dropped.get(row.query, frozenset())) for row in rows if row.query not in gone)
+
+    def cut(row: Judgement, videos: frozenset[str]) -> Judgement:
+        positives = {video: level for video, level in row.positives.items() if video not in videos}
+        return replace(row, positives=positives, ignored=row.ignored | videos)
+
     queries = tuple(query for query in partition.queries if query.id not in gone)
-    return replace(partition, queries=queries, judgements=tuple(judgements))
+    filters = kept(partition.filters)
+    return replace(partition, queries=queries, judgements=kept(partition.judgements), filters=filters)

@@ -23,7 +23,7 @@ from muvr_train.benchmarks.topics import search_topics
 from muvr_train.benchmarks.types import MATCH, Benchmark, Judgement, Partition, Query
 from muvr_train.errors import DataError
 
-Filters = bool | Literal["any"]
+Filters = bool | Literal["any", "beside"]
 POSITIVE = "pos_all"
 NEGATIVE = ("independent", "hard_independent")
 FINEST_FIRST = ("copy and event", "copy", "event")
@@ -31,7 +31,7 @@ FINEST_FIRST = ("copy and event", "copy", "event")
 
 
 def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None, filters: Filters = False) -> Benchmark:
-    """Read MUVR-Base, or with `filters` MUVR-Filter.
+    """Read MUVR-Base, with `filters` MUVR-Filter, or MUVR-Base with tag expressions beside it.
 
     The queries of a partition are the entries of `videos.json` that are flagged and in `queries_en.json`; its database
     is the union of all lists of all relations, in the order of `videos.json`; positives are `pos_all` and nothing else.
@@ -40,7 +40,8 @@ def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None, fil
     Args:
         annotations: Folder with `<partition>/*.json`, or one above it (of `annotations/retrieval/<partition>/*.json`).
         partitions: Names to read, None for all; `geng` means others and `animal` instance.
-        filters: Read the tag expressions as well, into `Partition.filters`; "any" also where there are none.
+        filters: Read the tag expressions as well, into `Partition.filters`; "any" also where there are none; "beside"
+            as a mode of MUVR-Base: those that cannot be read are skipped with a warning, and doubtful ones pass.
 
     Returns:
         The benchmark, its `warnings` with one line per file and kind of oddity.
@@ -51,14 +52,15 @@ def read_muvr(annotations: Path, *, partitions: Sequence[str] | None = None, fil
     """
     faults = Faults()
     folders = find_folders(Path(annotations), partitions, faults)
-    read = [_read_partition(name, folder, faults, bool(filters)) for name, folder in folders.items()]
+    read = [_read_partition(name, folder, faults, filters) for name, folder in folders.items()]
     if filters is True and not faults.errors and not any(part.filters for part in read if part is not None):
         raise DataError(f"annotations: {annotations} has no tag expression: query_tag_lists.json is empty everywhere")
     faults.raise_errors(Path(annotations))
     protocol = {"split": "all", "gallery": "full", "split_source": "none"}
     kept = tuple(partition for partition in read if partition is not None)
-    name = "muvr_filter" if filters else "muvr_base"
-    return Benchmark(name, kept, protocol, tuple(Faults.lines(faults.warnings)))
+    beside = filters == "beside"
+    name = "muvr_filter" if filters and not beside else "muvr_base"
+    return Benchmark(name, kept, protocol, tuple(Faults.lines(faults.warnings)), filters_beside=beside)
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class _Video:
     topic: str | None
 
 
-def _read_partition(name: str, folder: Path, faults: Faults, filters: bool) -> Partition | None:
+def _read_partition(name: str, folder: Path, faults: Faults, filters: Filters) -> Partition | None:
     content = load_files(folder, faults)
     if content is None:
         return None
@@ -103,7 +105,11 @@ def _read_partition(name: str, folder: Path, faults: Faults, filters: bool) -> P
         videos[number].key: {text: [videos[video].key for video in ids] for text, ids in lists.items()}
         for number, lists in tag_lists.items()
     }
-    return replace(partition, filters=filter_judgements(queries, listed_by, positives, tag_file, faults))
+    found = Faults() if filters == "beside" else faults
+    read = replace(partition, filters=filter_judgements(queries, listed_by, positives, tag_file, found))
+    if filters == "beside":
+        faults.warnings.update({(file, f"{what} (skipped)"): items for (file, what), items in found.errors.items()})
+    return read
 
 
 def _videos(partition: str, content: object, file: str, faults: Faults) -> dict[Id, _Video]:

@@ -97,8 +97,8 @@ class Partition:
     `listed` positives of the database, those that were `found` (scored), where a query without one is not counted, or
     all `annotated` ones, also those that the database lacks. `trapezoids` says that average precision is the area under
     the precision-recall curve by trapezoids (`metrics.trapezoids`), instead of the mean of precisions.
-    `filters` are the judgements with a tag expression (MUVR-Filter); where there are some, they are what is evaluated,
-    and `judgements` say what the database is and what training uses.
+    `filters` are the judgements with a tag expression (MUVR-Filter); where there are some, they are what is evaluated
+    (or a mode beside the others, see `Benchmark.filters_beside`), and `judgements` say what the database is.
     """
 
     name: str
@@ -143,6 +143,7 @@ class Benchmark:
         warnings: One line per kind of oddity that the official program defines a meaning for.
         averaged: Names of the partitions that the row `mean` averages, None for all.
         notes: How to read the tables, a sentence or two each.
+        filters_beside: Tag expressions are a mode beside those of the plain queries, not evaluated instead of them.
     """
 
     name: str
@@ -151,6 +152,7 @@ class Benchmark:
     warnings: tuple[str, ...] = ()
     averaged: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    filters_beside: bool = False
 
     def __getitem__(self, name: str) -> Partition:
         """The partition of that name.
@@ -166,8 +168,8 @@ class Benchmark:
 
     @property
     def has_filters(self) -> bool:
-        """Whether tag expressions are evaluated."""
-        return any(partition.filters for partition in self.partitions)
+        """Whether tag expressions are what is evaluated."""
+        return not self.filters_beside and any(partition.filters for partition in self.partitions)
 
     @property
     def missing_advice(self) -> str:
