@@ -14,11 +14,12 @@ from PIL import Image, ImageDraw, ImageFilter
 from muvr_train.demo.draw_dancer import draw_dancer, pose_at
 from muvr_train.demo.draw_scene import draw_scene, vary
 from muvr_train.demo.draw_sprite import draw_sprite
-from muvr_train.demo.scenario import Actor, Camera, Look, Shot, Video
+from muvr_train.demo.scenario import Actor, Look, Shot, Video
 from muvr_train.demo.spec import FRAME_SIZE, WORLD_SIZE
 
 W, H = WORLD_SIZE
 BILINEAR = Image.Resampling.BILINEAR
+Place = tuple[int, int]
 
 
 def draw_video(video: Video) -> Iterator[Image.Image]:
@@ -38,28 +39,44 @@ def _draw_shot(shot: Shot) -> Iterator[Image.Image]:
     matrix, table = _colour_matrix(shot.look), _tone_table(shot.look)
     for index in range(shot.frames):
         world = background.copy()
-        moment = shot.offset + shot.speed * index
         for actor in shot.actors:
-            _draw_actor(world, actor, moment, shot.script)
-        frame = _view(world, shot.camera, index / max(1, shot.frames - 1))
+            _draw_actor(world, actor, shot, index)
+        frame = take_view(world, shot, index)
         yield _finish(frame, shot.look, matrix, table)
 
 
-def _draw_actor(world: Image.Image, actor: Actor, moment: float, script: float) -> None:
-    xs, ys = zip(*actor.path, strict=True)
-    share = moment % script / script * (len(xs) - 1)
-    x = float(np.interp(share, range(len(xs)), xs)) * W
-    y = float(np.interp(share, range(len(ys)), ys)) * H
+def _moment(shot: Shot, index: int) -> float:
+    return shot.offset + shot.speed * index
+
+
+def _draw_actor(world: Image.Image, actor: Actor, shot: Shot, index: int) -> None:
     if actor.kind == "dancer":
-        pose = pose_at(actor.poses, moment, script)
+        moment = _moment(shot, index)
+        pose = pose_at(actor.poses, moment, shot.script)
+        x, y = _position(actor, moment, shot.script)
         draw_dancer(ImageDraw.Draw(world), pose, x, y, actor.size, actor.style)
         return
+    sprite, place = place_sprite(actor, shot, index)
+    world.paste(sprite, place, sprite)
+
+
+def _position(actor: Actor, moment: float, script: float) -> tuple[float, float]:
+    """Where an actor is in the world, in pixels."""
+    xs, ys = zip(*actor.path, strict=True)
+    share = moment % script / script * (len(xs) - 1)
+    return float(np.interp(share, range(len(xs)), xs)) * W, float(np.interp(share, range(len(ys)), ys)) * H
+
+
+def place_sprite(actor: Actor, shot: Shot, index: int) -> tuple[Image.Image, Place]:
+    """A sprite, and where its left upper corner lies in the world, at a frame of a shot."""
+    x, y = _position(actor, _moment(shot, index), shot.script)
     sprite = draw_sprite(actor.kind, actor.colour, round(actor.size), actor.style)
-    world.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), sprite)
+    return sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2))
 
 
-def _view(world: Image.Image, camera: Camera, share: float) -> Image.Image:
-    """Cut out what the camera sees at `share` of the shot (0..1)."""
+def take_view(world: Image.Image, shot: Shot, index: int) -> Image.Image:
+    """Cut out what the camera sees of the world (of any mode) at a frame of a shot."""
+    camera, share = shot.camera, index / max(1, shot.frames - 1)
     width, height = W / camera.zoom, H / camera.zoom
     cx = (camera.start[0] * (1 - share) + camera.end[0] * share) * (W - width) + width / 2
     cy = (camera.start[1] * (1 - share) + camera.end[1] * share) * (H - height) + height / 2
@@ -97,18 +114,24 @@ def _finish(frame: Image.Image, look: Look, matrix: tuple[float, ...], table: li
     if look.blur:
         frame = frame.filter(ImageFilter.BoxBlur(look.blur))
     if look.inset_scene is not None:
-        small = frame.resize((round(FRAME_SIZE[0] * look.inset), round(FRAME_SIZE[1] * look.inset)), BILINEAR)
-        rng = Random(look.overlay_seed)
-        frame = draw_scene(look.inset_scene).resize(FRAME_SIZE)
-        frame.paste(small, (rng.randint(0, frame.width - small.width), rng.randint(0, frame.height - small.height)))
+        frame = set_in(draw_scene(look.inset_scene).resize(FRAME_SIZE), frame, look)
     if look.overlay != "none":
-        layer = _overlay(look.overlay, look.overlay_seed)
+        layer = draw_overlay(look.overlay, look.overlay_seed)
         frame.paste(layer, (0, 0), layer)
     return frame
 
 
+def set_in(around: Image.Image, frame: Image.Image, look: Look) -> Image.Image:
+    """Paste a frame, shrunk, into the picture around it."""
+    small = frame.resize((round(FRAME_SIZE[0] * look.inset), round(FRAME_SIZE[1] * look.inset)), BILINEAR)
+    rng = Random(look.overlay_seed)
+    around.paste(small, (rng.randint(0, around.width - small.width), rng.randint(0, around.height - small.height)))
+    return around
+
+
 @lru_cache(maxsize=64)
-def _overlay(kind: str, seed: int) -> Image.Image:
+def draw_overlay(kind: str, seed: int) -> Image.Image:
+    """Draw a caption or a logo (or both) as an RGBA picture of spec.FRAME_SIZE."""
     rng = Random(crc32(f"overlay/{kind}/{seed}".encode()))
     layer = Image.new("RGBA", FRAME_SIZE, (0, 0, 0, 0))
     draw = ImageDraw.Draw(layer)
