@@ -11,18 +11,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muvr_train.benchmarks.expressions import Expression
 from muvr_train.benchmarks.types import Benchmark, Judgement, Query
 from muvr_train.data.mining import MinedNegatives
+from muvr_train.data.tag_rows import TaggedRow, tagged_rows
 from muvr_train.errors import DataError
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Which queries and database videos make a batch, and `relevance` float32 [Q, N] in {1, 0, -1}."""
+    """Which queries and database videos make a batch, and `relevance` float32 [Q, N] in {1, 0, -1}.
+
+    A query may have several rows: as it is (its expression is None), and under tag expressions.
+    """
 
     queries: tuple[Query, ...]
     database: tuple[str, ...]
     relevance: np.ndarray
+    expressions: tuple[Expression | None, ...]
 
 
 class OneToManyPlan:
@@ -37,6 +43,8 @@ class OneToManyPlan:
         query_videos: also put the query videos into the database, as non-matches of other topics.
         one_partition: take the topics of a batch from one partition, so that its negatives are those which evaluation
             asks about; otherwise from all partitions.
+        tag_rows: each drawn query has at most so many further rows, under tag expressions that some video meets. Their
+            positives are drawn from what meets the expression, their hard negatives from the query's other matches.
         seed: all batches follow from it.
         mined: hard negatives that are drawn besides; they change nothing else of a batch.
     """
@@ -50,12 +58,13 @@ class OneToManyPlan:
         hard_negatives: int = 1,
         query_videos: bool = True,
         one_partition: bool = True,
+        tag_rows: int = 0,
         seed: int = 0,
         mined: MinedNegatives | None = None,
     ) -> None:
         self.benchmark, self.mined = benchmark, mined
         self.queries_per_topic, self.positives, self.hard_negatives = queries_per_topic, positives, hard_negatives
-        self.query_videos, self.seed = query_videos, seed
+        self.query_videos, self.tag_rows, self.seed = query_videos, tag_rows, seed
         self.judgements: dict[str, Judgement] = {}
         self.candidates: dict[str, tuple[list[str], list[str], list[str]]] = {}
         members: dict[str, list[Query]] = {}
@@ -67,6 +76,7 @@ class OneToManyPlan:
         if not members:
             raise DataError("the training split has no query with a positive video: nothing to train on")
         self.members = members
+        self.tagged = tagged_rows(benchmark, self.judgements) if tag_rows else {}
         groups: dict[str, list[str]] = {}
         for topic in sorted(members):
             groups.setdefault(members[topic][0].partition if one_partition else "", []).append(topic)
@@ -90,20 +100,29 @@ class OneToManyPlan:
 
     def __call__(self, n: int) -> BatchPlan:
         """Plan batch `n`, counted from the start of training."""
-        rng, mining = (np.random.default_rng([self.seed, word, n]) for word in (1, 11))
-        queries: list[Query] = []
+        rng, mining, tagging = (np.random.default_rng([self.seed, word, n]) for word in (1, 11, 4))
+        rows: list[tuple[Query, TaggedRow | None]] = []
         chosen: dict[str, None] = {}
         for topic in self._topics(n):
             for query in _draw(self.members[topic], self.queries_per_topic, rng):
-                queries.append(query)
+                rows.append((query, None))
                 chosen |= dict.fromkeys(self._videos_of(query, rng))
                 if self.mined is not None:
                     chosen |= dict.fromkeys(self.mined.draw(query.id, mining))
+                for tagged in _draw(self.tagged.get(query.id, ()), self.tag_rows, tagging):
+                    rows.append((query, tagged))
+                    chosen |= dict.fromkeys(_draw(tagged.positives, self.positives, tagging))
+                    chosen |= dict.fromkeys(_draw(tagged.hard_negatives, self.hard_negatives, tagging))
         if self.query_videos:
-            chosen |= dict.fromkeys(query.video_id for query in queries)
-        database = tuple(chosen)
-        rows = [[self.benchmark.relevance(query.id, video) for video in database] for query in queries]
-        return BatchPlan(tuple(queries), database, np.asarray(rows, dtype=np.float32))
+            chosen |= dict.fromkeys(query.video_id for query, _ in rows)
+        database, queries = tuple(chosen), tuple(query for query, _ in rows)
+        relevance = np.asarray([[self._relevance(*row, video) for video in database] for row in rows], np.float32)
+        expressions = tuple(None if tagged is None else tagged.row.expression for _, tagged in rows)
+        return BatchPlan(queries, database, relevance, expressions)
+
+    def _relevance(self, query: Query, tagged: TaggedRow | None, video: str) -> int:
+        plain = self.benchmark.relevance(query.id, video)
+        return plain if tagged is None else tagged.relevance(plain, video)
 
     def _videos_of(self, query: Query, rng: np.random.Generator) -> list[str]:
         positives, hard, easy = self._candidates(query)
