@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError
@@ -34,9 +35,11 @@ class Loss(nn.Module, ABC):
 
     Attributes:
         needs: names of the extras that the loss reads.
+        soft: whether it reads partial matches, relevance between 0 and 1; to others they come as -1, not judged.
     """
 
     needs: frozenset[str] = frozenset()
+    soft: bool = False
 
     def __init__(self, on: str = "fused", unit_range: bool = False) -> None:
         super().__init__()
@@ -48,7 +51,8 @@ class Loss(nn.Module, ABC):
 
         Args:
             scores: float [Q, N], on the inference scale.
-            relevance: int [Q, N]: 1 match, 0 no match, -1 not judged (ignored, e.g. a query's own column).
+            relevance: int or float [Q, N]: 1 match, 0 no match, -1 not judged (ignored, e.g. a query's own column);
+                a `soft` loss also gets what is between 0 and 1, the degree of a partial match.
             extras: tensors by name, first dimension Q; those in `needs` must be there.
         """
 
@@ -62,6 +66,20 @@ class Loss(nn.Module, ABC):
         return (scores + 1) / 2 if self.unit_range else scores
 
 
+def split_judged(scores: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
+    """Positives and negatives, bool [Q, N], without pairs of a blank video: their score is -inf and nothing is learned.
+
+    Neither holds what is not judged, nor partial matches.
+    """
+    real = scores != float("-inf")
+    return (relevance == 1) & real, (relevance == 0) & real
+
+
+def float32(scores: Tensor) -> torch.autocast:
+    """Context in which autocast is off on the device of the scores."""
+    return torch.autocast(device_type=scores.device.type, enabled=False)
+
+
 def mean_over_rows(values: Tensor, keep: Tensor) -> LossValue:
     """Mean of values [Q] over the rows in keep [Q]; 0 with a graph where nothing is kept.
 
@@ -73,6 +91,6 @@ def mean_over_rows(values: Tensor, keep: Tensor) -> LossValue:
 
 
 def require_positive(name: str, value: float) -> None:
-    """Raise ConfigError unless a setting is above 0."""
-    if not value > 0:
-        raise ConfigError(f"{name}={value}: must be > 0")
+    """Raise ConfigError unless a setting is a finite number above 0."""
+    if not 0 < value < float("inf"):
+        raise ConfigError(f"{name}={value}: must be > 0 and finite")

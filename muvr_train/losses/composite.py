@@ -36,7 +36,8 @@ class LossReport:
 class CompositeLoss(nn.Module):
     """Sum of weight * loss over named losses, each on the scores that it declares.
 
-    Rows of queries that lack the part of a loss (extra `present/<part>`) are left out of that loss.
+    Rows of queries that lack the part of a loss (extra `present/<part>`) are left out of that loss. Partial matches
+    (relevance between 0 and 1) are not judged, -1, to a loss that is not `soft`.
 
     Args:
         losses: by name; null switches one off.
@@ -74,7 +75,7 @@ class CompositeLoss(nn.Module):
 
         Args:
             scores: float [Q, N] by name: "fused" and the parts of the batch.
-            relevance: int [Q, N] in {1, 0, -1}.
+            relevance: int or float [Q, N]: 1, 0, -1, or between 0 and 1.
             extras: tensors by name, first dimension Q.
         """
         results = {name: self._one(loss, scores, relevance, extras) for name, loss in self._named().items()}
@@ -97,6 +98,8 @@ class CompositeLoss(nn.Module):
             raise ConfigError(
                 f"{type(loss).__name__} needs {', '.join(sorted(missing))}, which the model does not give"
             )
+        if not loss.soft:
+            relevance = relevance.masked_fill((relevance > 0) & (relevance < 1), -1)
         present = extras.get(f"present/{loss.on}")
         if present is None or bool(present.all()):
             return loss.compute(scores[loss.on], relevance, extras)

@@ -23,6 +23,10 @@ class InfoNCELoss(Loss):
     in P of e_p / (sum over A + epsilon)) (SupCon, arXiv 2004.11362, eq. 2 and 3). The result is the mean over rows with
     a positive; rows without are skipped and counted. A row without negatives is kept.
 
+    Partial matches, 0 < r < 1, are positives of weight r: "mean over p" is then sum of r * value / max(1, sum of r), so
+    that a row whose only match is a partial one pulls less (in: its mean of e_p has the weights r / sum of r, and the
+    row is multiplied by min(1, sum of r)). With r of 0 and 1 alone this changes no bit.
+
     Args:
         on: "fused" or the name of a part.
         temperature: fixed, > 0.
@@ -30,6 +34,8 @@ class InfoNCELoss(Loss):
         epsilon: added to the denominators; S2VS has 1e-6.
         unit_range: see `Loss`.
     """
+
+    soft = True
 
     def __init__(
         self,
@@ -49,8 +55,9 @@ class InfoNCELoss(Loss):
 
     def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:  # noqa: ARG002
         """The loss; see the class."""
-        positive = relevance == 1
+        positive = relevance > 0
         keep = positive.any(dim=1)
+        weights = torch.where(positive, relevance.float(), ~keep[:, None])
         with torch.autocast(device_type=scores.device.type, enabled=False):
             logits = self._prepare(scores) / self.temperature
             # rows that are skipped get all-zero logits with every entry positive, which keeps them finite
@@ -59,12 +66,14 @@ class InfoNCELoss(Loss):
             counted = relevance == 0 if self.positives == "each" else positive | (relevance == 0)
             rest = _masked_logsumexp(logits, counted, self.epsilon)[:, None]
             if self.positives == "in":
-                best = _masked_logsumexp(logits, positive, 0.0) - positive.sum(dim=1).float().log()
-                return mean_over_rows(rest[:, 0] - best, keep)
+                total = weights.sum(dim=1)
+                weighted = logits + torch.where(positive, weights, 1.0).log()
+                best = _masked_logsumexp(weighted, positive, 0.0) - total.log()
+                return mean_over_rows((rest[:, 0] - best) * total.clamp(max=1), keep)
             # softplus(r - s) = log(e^s + e^r) - s, without the cancellation where the loss is small
             per_pair = F.softplus(rest - logits) if self.positives == "each" else rest - logits
-            per_pair = torch.where(positive, per_pair, 0.0)
-            return mean_over_rows(per_pair.sum(dim=1) / positive.sum(dim=1).clamp(min=1), keep)
+            per_pair = torch.where(positive, per_pair * weights, 0.0)
+            return mean_over_rows(per_pair.sum(dim=1) / weights.sum(dim=1).clamp(min=1), keep)
 
 
 def _masked_logsumexp(logits: Tensor, mask: Tensor, epsilon: float) -> Tensor:
