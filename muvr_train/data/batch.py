@@ -9,12 +9,16 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from muvr_train.benchmarks.expressions import Expression
 from muvr_train.benchmarks.types import Query
+from muvr_train.data.tags import load_tags
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.types import Masked, QueryBatch, TextTokens, Tokens
 
 M = TypeVar("M", bound=Masked)
+REGION = "region"
+"""The stream of what is inside the marked regions of queries, by the ids of queries."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +57,11 @@ class Batch:
         return self._each(lambda part: part.pin_memory() if part.device.type == "cpu" else part)
 
     def _each(self, move: Callable[[Tensor], Tensor]) -> Batch:
-        database = _each(self.database, move)
-        video = self.queries.video
-        queries = replace(
-            self.queries,
-            video=database if video is self.database else None if video is None else _each(video, move),
-            text=None if self.queries.text is None else _each(self.queries.text, move),
-            present={part: move(flags) for part, flags in self.queries.present.items()},
-        )
-        fine = None if self.fine is None else _each(self.fine, move)
+        database, shared = self.database.each(move), self.queries.video is self.database
+        queries = (replace(self.queries, video=None) if shared else self.queries).each(move)
+        queries = replace(queries, video=database) if shared else queries
+        fine = None if self.fine is None else self.fine.each(move)
         return replace(self, queries=queries, database=database, fine=fine, relevance=move(self.relevance))
-
-
-def _each(part: M, move: Callable[[Tensor], Tensor]) -> M:
-    return replace(part, **{name: move(value) for name, value in vars(part).items() if isinstance(value, Tensor)})
 
 
 def scatter_rows(part: M, rows: Sequence[int], total: int) -> M:
@@ -75,11 +70,16 @@ def scatter_rows(part: M, rows: Sequence[int], total: int) -> M:
         return part
     index = torch.tensor(rows).to(part.x.device, non_blocking=True)
 
-    return _each(part, lambda value: value.new_zeros((total, *value.shape[1:])).index_copy_(0, index, value))
+    return part.each(lambda value: value.new_zeros((total, *value.shape[1:])).index_copy_(0, index, value))
 
 
 def load_queries(
-    store: FeatureStore, queries: Sequence[Query], videos: Tokens | None = None, frames_as_text: bool = False
+    store: FeatureStore,
+    queries: Sequence[Query],
+    videos: Tokens | None = None,
+    frames_as_text: bool = False,
+    expressions: Sequence[Expression | None] | None = None,
+    regions: bool = False,
 ) -> QueryBatch:
     """Load the parts of queries that the store holds.
 
@@ -89,9 +89,14 @@ def load_queries(
         videos: the query videos where they are already at hand (augmented ones in training), Q rows.
         frames_as_text: give a query without a text vector its own frames as the text, as the official evaluator does
             (8 frames are averaged to one there).
+        expressions: [Q] the tag expression of each query, None for one without; left out where tags are not asked for.
+        regions: load what is inside the marked regions of queries, where the store has it (`has_regions`).
 
     Returns:
-        The batch; `present["video"]` and `present["text"]` say what was found.
+        The batch; `present` says what was found: `video` and `text`, and what is asked for of `tags` and `region`.
+
+    Raises:
+        DataError: a tag has no vector, or frames cannot stand in for a text.
     """
     ids, shown = [query.id for query in queries], [query.video_id for query in queries]
     with_video = [row for row, video_id in enumerate(shown) if videos is not None or store.has(video_id)]
@@ -105,7 +110,35 @@ def load_queries(
     if bare:
         rows, texts = rows + bare, [*texts, TextTokens.pack([_own_frames(store, shown[row]) for row in bare])]
     text = scatter_rows(TextTokens.cat(texts), rows, len(ids)) if rows else None
-    return QueryBatch(tuple(ids), videos, text, {"video": _flags(with_video, ids), "text": _flags(rows, ids)})
+    present = {"video": _flags(with_video, ids), "text": _flags(rows, ids)}
+    tags = None if expressions is None else load_tags(store, ids, expressions)
+    if expressions is not None:
+        present["tags"] = torch.tensor([expression is not None for expression in expressions], dtype=torch.bool)
+    if not (regions and has_regions(store)):
+        return QueryBatch(tuple(ids), videos, text, present, tags)
+    marked = [row for row, query_id in enumerate(ids) if store.has(query_id, REGION)]
+    inside = scatter_rows(store.tokens([ids[row] for row in marked], REGION), marked, len(ids)) if marked else None
+    return QueryBatch(tuple(ids), videos, text, {**present, "region": _flags(marked, ids)}, tags, inside)
+
+
+def has_regions(store: FeatureStore) -> bool:
+    """Whether a store holds features of marked regions that can stand in the place of a video's."""
+    if REGION not in store.streams:
+        return False
+    (places, dim), (regions, size) = store.shape(REGION), store.shape()
+    return dim == size and places in (1, regions)
+
+
+def unfit_regions(store: FeatureStore) -> str | None:
+    """Say why the features of marked regions that a store holds are of no use; None where they are, or it has none."""
+    if REGION not in store.streams or has_regions(store):
+        return None
+    places, dim = store.shape(REGION)
+    regions, size = store.shape()
+    return (
+        f"{store.path}: the features of marked regions are {places} x {dim} numbers a frame and those of videos "
+        f"{regions} x {size}, so they cannot take their place: there is no mode tv+region. Extract both with one encoder"
+    )
 
 
 def _own_frames(store: FeatureStore, video_id: str) -> Tensor:
