@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -27,11 +29,17 @@ class WeightedFusion(FusionHead):
         self.bias = nn.ParameterDict({name: nn.Parameter(torch.zeros(())) for name in parts})
         self.log_weight = nn.ParameterDict({name: nn.Parameter(torch.zeros(())) for name in parts})
 
+    def log_weights(self, names: Sequence[str], query: QueryBatch) -> Tensor:
+        """Logarithms of the weights of parts: [P, 1], or [P, Q] in heads that weigh each query by itself."""
+        del query
+        return torch.stack([self.log_weight[name] for name in names])[:, None]
+
     def combine(self, parts: dict[str, Tensor], query: QueryBatch) -> Tensor:
         """Merge part scores into [Q, N]; see the class."""
         names = list(parts)
         present = torch.stack([part_present(query, name) for name in names])
-        weight = torch.stack([self.log_weight[name] for name in names]).exp()[:, None] * present
-        calibrated = torch.stack([parts[name] * self.log_scale[name].exp() + self.bias[name] for name in names])
-        calibrated = torch.where(present[:, :, None], calibrated, 0.0)
-        return (weight[:, :, None] * calibrated).sum(dim=0) / weight.sum(dim=0)[:, None]
+        weight = self.log_weights(names, query).exp() * present
+        values = torch.where(present[:, :, None], torch.stack([parts[name] for name in names]), 0.0)
+        scale = torch.stack([self.log_scale[name].exp() for name in names])[:, None, None]
+        bias = torch.stack([self.bias[name] for name in names])[:, None, None]
+        return (weight[:, :, None] * (values * scale + bias)).sum(dim=0) / weight.sum(dim=0)[:, None]
