@@ -10,6 +10,7 @@ from typing import Literal
 
 from muvr_train.benchmarks.types import SPLITS, Benchmark
 from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.names import hint, nearest_names
 
 SplitSource = Literal["topic", "annotation"]
 DEFAULT_FRACTIONS = (0.6, 0.2, 0.2)
@@ -72,6 +73,36 @@ def split_by_fold(benchmark: Benchmark, folds: int, fold: int) -> Benchmark:
     """
     splits = assign_folds(benchmark.topics, folds, fold)
     return _with_splits(benchmark, f"topic, fold {fold} of {folds}", splits, by_topic=True)
+
+
+def refuse_unknown_partitions(benchmark: Benchmark, names: Sequence[str] | None) -> None:
+    """Raise if a benchmark lacks a partition that `data.train_partitions` names.
+
+    Raises:
+        ConfigError: it and the nearest that is there.
+    """
+    have = [partition.name for partition in benchmark.partitions]
+    for name in names or ():
+        if name not in have:
+            near = hint(nearest_names(name, have))
+            raise ConfigError(
+                f"data.train_partitions: the annotation has no partition {name!r}{near}; it has {', '.join(have)}"
+            )
+
+
+def keep_partitions(benchmark: Benchmark, names: Sequence[str] | None) -> Benchmark:
+    """Keep only some partitions, in the benchmark's order; None keeps all.
+
+    Raises:
+        DataError: none is left.
+    """
+    if names is None:
+        return benchmark
+    kept = tuple(partition for partition in benchmark.partitions if partition.name in names)
+    if not kept:
+        have = ", ".join(partition.name for partition in benchmark.partitions)
+        raise DataError(f"data.train_partitions={list(names)} leaves no training query; there are some in {have}")
+    return replace(benchmark, partitions=kept)
 
 
 def _with_splits(benchmark: Benchmark, source: str, splits: Mapping[str, str], *, by_topic: bool) -> Benchmark:

@@ -62,9 +62,12 @@ def pause(frames: Frames, rng: np.random.Generator) -> Frames:
     return np.insert(frames, at + 1, [frames[at]] * times)[: len(frames)]
 
 
-def frame_mixing(x: Tensor, rng: np.random.Generator, other: Tensor) -> Tensor:
-    """Blend 10 to 40 % of another video [T, R, D] into every frame, as an overlaid or inset video does to features."""
-    share = float(rng.uniform(0.1, 0.4))
+def frame_mixing(x: Tensor, rng: np.random.Generator, other: Tensor, share: float | None = None) -> Tensor:
+    """Blend a `share` of another video [T, R, D] into every frame, as an overlaid or inset video does to features.
+
+    None draws 10 to 40 %; 0 leaves `x` as it is.
+    """
+    share = float(rng.uniform(0.1, 0.4)) if share is None else share
     scale = x.norm(dim=-1, keepdim=True) / other.norm(dim=-1, keepdim=True).clamp_min(1e-12)
     mixed: Tensor = (1 - share) * x + share * other * scale
     return mixed
@@ -92,7 +95,9 @@ class View:
         clip: int [T], of every frame its clip's place in `clips`.
         frame: int [T], its number in that clip.
         chance: where the edits of values go on drawing.
-        mixed: int [T], which frames of `clips[1]` are blended into the video's own frames; None for none.
+        mixed: int [T], which frames of another clip are blended into the video's own frames; None for none.
+        donor: the place of that clip in `clips`.
+        share: of that clip in the blend; None leaves it to chance.
         blurs: edits that then change the values of all frames from `lead` on.
         lead: number of frames in front that keep their values.
     """
@@ -102,6 +107,8 @@ class View:
     frame: Frames
     chance: np.random.Generator
     mixed: Frames | None = None
+    donor: int = 1
+    share: float | None = None
     blurs: tuple[Callable[[Tensor, np.random.Generator], Tensor], ...] = ()
     lead: int = 0
 
@@ -125,10 +132,10 @@ class View:
         return replace(self, clip=self.clip[start:stop], frame=self.frame[start:stop], mixed=mixed)
 
     def change(self, x: Tensor, other: Tensor | None) -> None:
-        """Edit in place what was read: x [T, R, D]; other [T, R, D] are the frames `mixed` of `clips[1]`."""
+        """Edit in place what was read: x [T, R, D]; other [T, R, D] are the frames `mixed` of the donor."""
         if other is not None:
             first = int(np.count_nonzero(self.clip))  # other clips are only ever shown before the own frames
-            x[first:] = frame_mixing(x[first:], self.chance, other[first:])
+            x[first:] = frame_mixing(x[first:], self.chance, other[first:], self.share)
         for blur in self.blurs:
             x[self.lead :] = blur(x[self.lead :], self.chance)
 
@@ -205,7 +212,7 @@ class FeatureAugment:
             other, count = donor(rng)
             clips, mixed = (clip, other), np.arange(len(frames)) % count
         blurs = tuple(blur for blur in BLURS if blur.__name__ in drawn)
-        view = View(clips, own, frames, rng, mixed, blurs)
+        view = View(clips, own, frames, rng, mixed, blurs=blurs)
         if "foreign_intro" in drawn:
             view = foreign_intro(view, rng, *donor(rng))
         if self.max_frames is not None and len(view) > self.max_frames:

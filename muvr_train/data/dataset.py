@@ -11,6 +11,8 @@ from torch.utils.data import Dataset
 from muvr_train.data.augment import Clip, FeatureAugment, Frames, View, share_piece
 from muvr_train.data.batch import Batch, load_queries
 from muvr_train.data.one_to_many import OneToManyPlan
+from muvr_train.data.part_dropout import PartDropout
+from muvr_train.data.soft_mixing import SoftMixing
 from muvr_train.data.views import load_views, plan_views
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
@@ -21,12 +23,28 @@ INTROS = 4
 
 
 class SupervisedBatches(Dataset[Batch]):
-    """Loads what a `OneToManyPlan` names; every video comes in a random stored view and with feature-space edits."""
+    """Loads what a `OneToManyPlan` names; every video comes in a random stored view and with feature-space edits.
+
+    Args:
+        store: cached features.
+        plan: number to batch.
+        augment: the edits.
+        group: the processes that share each batch.
+        dropout: parts of queries that are hidden.
+        regions: also load what is inside the marked regions of queries (without edits).
+    """
 
     def __init__(
-        self, store: FeatureStore, plan: OneToManyPlan, augment: FeatureAugment, group: Group = SINGLE
+        self,
+        store: FeatureStore,
+        plan: OneToManyPlan,
+        augment: FeatureAugment,
+        group: Group = SINGLE,
+        dropout: PartDropout | None = None,
+        regions: bool = False,
     ) -> None:
         self.store, self.plan, self.augment, self.group = store, plan, augment, group
+        self.dropout, self.regions = dropout or PartDropout(), regions
         self.pool = sorted({video for partition in plan.benchmark.partitions for video in partition.database})
 
     def __getitem__(self, n: int) -> Batch:
@@ -34,10 +52,16 @@ class SupervisedBatches(Dataset[Batch]):
         plan = self.plan(n)
         rows, columns = self.group.share(len(plan.queries)), self.group.share(len(plan.database))
         own, shown = plan.queries[rows], plan.database[columns]
-        queries = load_queries(self.store, own, videos=self._views([q.video_id for q in own], n, 0, rows))
+        videos = self._views([query.video_id for query in own], n, 0, rows)
+        expressions = plan.expressions[rows] if self.plan.tag_rows else None
+        queries = load_queries(self.store, own, videos, expressions=expressions, regions=self.regions)
         database = self._views(shown, n, 1, columns)
         fine = self.store.tokens(shown, "fine") if self.store.dims.fine_dim is not None else None
         relevance, asked = torch.from_numpy(plan.relevance), tuple(query.id for query in plan.queries)
+        if self.dropout:
+            rolls = self.dropout.rolls(self.plan.seed, n, len(asked))
+            queries = self.dropout.hide(queries, rolls[rows])
+            relevance = self.dropout.judged(relevance, plan.expressions, rolls)
         return Batch(queries, database, fine, plan.database, relevance, asked)
 
     def _views(self, ids: Sequence[str], n: int, side: int, rows: slice) -> Tokens:
@@ -58,6 +82,8 @@ class SelfSupervisedBatches(Dataset[Batch]):
         shared_intros: probability with which a video begins with one of `INTROS` pieces that unrelated videos of the
             batch share: title cards of the store (stream "cards"), or where it has none, parts of other videos.
         group: the processes that share each batch.
+        soft_mixing: probability with which another video of the batch is blended into a strong view, which then matches
+            the views of both partly (see `data.soft_mixing`).
     """
 
     def __init__(
@@ -70,12 +96,13 @@ class SelfSupervisedBatches(Dataset[Batch]):
         seed: int = 0,
         shared_intros: float = 0.0,
         group: Group = SINGLE,
+        soft_mixing: float = 0.0,
     ) -> None:
         if len(videos) < 2:
             raise DataError(f"self-supervised training needs at least 2 training videos, got {len(videos)}")
         self.store, self.videos, self.weak, self.strong, self.seed = store, sorted(videos), weak, strong, seed
         self.pairs = min(pairs, len(videos))
-        self.shared_intros, self.group = shared_intros, group
+        self.shared_intros, self.group, self.soft_mixing = shared_intros, group, soft_mixing
         self.cards = sorted(store.ids("cards")) if "cards" in store.streams else []
 
     def __getitem__(self, n: int) -> Batch:
@@ -85,17 +112,21 @@ class SelfSupervisedBatches(Dataset[Batch]):
         ids = [self.videos[i] for i in order[place * self.pairs : (place + 1) * self.pairs]]
         names, pairs = tuple(ids + ids), len(ids)
         own = self.group.share(len(names))
+        mixing = SoftMixing.draw(pairs, self.soft_mixing, np.random.default_rng([self.seed, 12, n]))
         views: list[View] = []
         for side, augment in enumerate((self.weak, self.strong)):
             rows = slice(max(own.start - side * pairs, 0), min(max(own.stop - side * pairs, 0), pairs))
             chances = item_chances(self.seed, n, side, rows)
             views += plan_views(self.store, ids[rows], augment, self.videos, chances, stored_views=side == 1)
+        views = [
+            mixing.mix(view, row - pairs, ids, self.store.length) for row, view in enumerate(views, start=own.start)
+        ]
         if self.shared_intros:
             pieces = self._pieces(n)
             views = [share_piece(view, pieces, self.shared_intros) for view in views]
         tokens = load_views(self.store, views)
         present = {"video": torch.ones(len(views), dtype=torch.bool), "text": torch.zeros(len(views), dtype=torch.bool)}
-        relevance = torch.eye(pairs).repeat(2, 2)
+        relevance = torch.from_numpy(mixing.relevance())
         relevance.fill_diagonal_(-1.0)
         return Batch(QueryBatch(names[own], tokens, None, present), tokens, None, names, relevance, names)
 

@@ -58,7 +58,7 @@ def load_views(store: FeatureStore, views: Sequence[View]) -> Tokens:
         clip[row, : len(view)], frame[row, : len(view)] = places[view.clip], view.frame
     for row, source in enumerate(mixed, start=len(views)):
         view = views[source]
-        clip[row, : len(view)], frame[row, : len(view)] = clips[view.clips[1]], view.mixed
+        clip[row, : len(view)], frame[row, : len(view)] = clips[view.clips[view.donor]], view.mixed
     tokens = store.gather(list(clips), clip, frame)
     others = dict(zip(mixed, tokens.x[len(views) :], strict=True))
     for row, view in enumerate(views):

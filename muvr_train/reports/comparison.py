@@ -96,7 +96,7 @@ def compare_runs(
     blocks = common_blocks(runs, "mAP" if metric == "uAP" else metric, mode, common)
     if metric == "uAP" and not all(block.whole for block in blocks):
         raise DataError("uAP ranks all queries of a partition together: it cannot be compared on the common ones only")
-    rows, notes = [], [UAP_NOTE] if metric == "uAP" else []
+    rows, notes = [], [*_training_notes(runs), *([UAP_NOTE] if metric == "uAP" else [])]
     for chosen in dict.fromkeys(block.mode for block in blocks):
         parts = {block.partition: block for block in blocks if block.mode == chosen}
         paired = {name: _paired(runs, block, metric, resamples, seed) for name, block in parts.items()}
@@ -129,6 +129,15 @@ def compare_runs(
         "notes": list(dict.fromkeys(notes)),
         "definitions": DEFINITIONS,
     }
+
+
+def _training_notes(runs: Sequence[Run]) -> list[str]:
+    """Which runs were trained on some partitions only, where not all were trained on the same ones."""
+    named = [run.meta.get("protocol", {}).get("train_partitions") for run in runs]
+    if all(names == named[0] for names in named):
+        return []
+    pairs = zip(runs, named, strict=True)
+    return [f"{run.name}: trained on the topics of {', '.join(names)} only" for run, names in pairs if names]
 
 
 def _partitions(runs: Sequence[Run], mode: str) -> set[str]:
