@@ -7,5 +7,7 @@ def test_my_head():
 """
 
 from muvr_train.conformance.heads import check_fusion_head
+from muvr_train.conformance.losses import check_loss
+from muvr_train.conformance.networks import check_network
 
-__all__ = ["check_fusion_head"]
+__all__ = ["check_fusion_head", "check_loss", "check_network"]

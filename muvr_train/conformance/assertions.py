@@ -116,6 +116,6 @@ def named_errors(subject: Subject, what: str) -> Iterator[None]:
 
 
 def name_of(checked: object) -> str:
-    """The name of a class, an instance or a factory (that of a functools.partial is its function's)."""
-    kind = getattr(checked, "func", checked)
+    """The name of a class, an instance or a factory."""
+    kind = getattr(checked, "func", checked)  # of a functools.partial
     return str(getattr(kind, "__name__", type(kind).__name__))

@@ -50,8 +50,8 @@ class World:
 
 
 Database = tuple[Tokens, Tokens | None]
-PARTS = ("video+text", "video", "text", "video+text", "video+text+tags", "video+text+tags", "video+text+region")
-PARTS += ("video+tags", "text+tags", "video+text+region")
+PARTS: tuple[str, ...] = ("video+text", "video", "text", "video+text", "video+text+tags", "video+text+tags")
+PARTS += ("video+text+region", "video+tags", "text+tags", "video+text+region")
 
 
 def make_world(dims: StoreDims, seed: int = 0) -> World:
@@ -146,4 +146,5 @@ def spoil_absent(query: QueryBatch, size: float) -> QueryBatch:
 
 def _each_part(query: QueryBatch, change: Callable[[Any, str], Any]) -> QueryBatch:
     parts = {name: getattr(query, name) for name in ("video", "text", "tags", "region")}
-    return replace(query, **{name: None if part is None else change(part, name) for name, part in parts.items()})
+    changed: dict[str, Any] = {name: None if part is None else change(part, name) for name, part in parts.items()}
+    return replace(query, **changed)
