@@ -18,7 +18,9 @@ from muvr_train.launched import rank
 from muvr_train.preflight.quoting import quote_value, split_override
 
 INHERITED = ("data", "encoder", "benchmark")
-NOT_INHERITED = re.compile(r"benchmark\.split|data\.(batch|augment)\..*|data\.workers")
+NOT_INHERITED = re.compile(
+    r"benchmark\.split|data\.(batch|augment|mining)\..*|data\.(workers|prefetch|soft_mixing|joint_share)"
+)
 
 
 @dataclass(frozen=True)

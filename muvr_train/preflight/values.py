@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muvr_train.memory import is_bytes
 from muvr_train.preflight.annotated import ANNOTATED
+from muvr_train.preflight.regimes import REGIME_RULES
 from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, one_or_several, optional, several, whole
 from muvr_train.preflight.scores import FUSIONS
 
@@ -15,9 +16,10 @@ MODES |= dict.fromkeys(ANNOTATED, ("v",))
 RULES: dict[str, Rule] = {
     "run": optional(TEXT),
     "out": optional(TEXT),
-    "seed": Rule(lambda v: whole(0).allows(v) and v < 2**32, "a whole number from 0 to 2^32 - 1"),
+    "seed": one_or_several(Rule(lambda v: whole(0).allows(v) and v < 2**32, "a whole number from 0 to 2^32 - 1")),
     "resume_from": optional(TEXT),
     "ckpt_path": optional(TEXT),
+    "teacher": optional(TEXT),
     "scores": optional(one_or_several(TEXT)),
     "fuse": optional(one_or_several(one_of(*FUSIONS))),
     "save_scores": FLAG,
@@ -32,7 +34,7 @@ RULES: dict[str, Rule] = {
     "data.features": optional(TEXT),
     "data.videos": optional(TEXT),
     "data.size": one_of("tiny", "default", "large"),
-    "data.regime": one_of("supervised", "self_supervised"),
+    **REGIME_RULES,
     "data.workers": optional(whole(0)),
     "data.prefetch": whole(0),
     "data.fractions": several(SHARE, length=3),
@@ -83,6 +85,7 @@ RULES: dict[str, Rule] = {
     "trainer.max_epochs": whole(0),
     "trainer.steps_per_epoch": whole(1),
     "trainer.accumulate": whole(1),
+    "trainer.ema": optional(Rule(lambda v: number(0, 1, open_least=True).allows(v) and v < 1, "a number > 0 and < 1")),
     "trainer.gradient_clip": optional(number(0, open_least=True)),
     "trainer.every_n_epochs": whole(1),
     "trainer.checkpoint_every_n_steps": whole(1),

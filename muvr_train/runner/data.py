@@ -16,7 +16,7 @@ from muvr_train.benchmarks.holes import without_missing
 from muvr_train.benchmarks.leakage import HeldOut, drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.published import is_whole_muvr
-from muvr_train.benchmarks.splits import apply_splits, split_by_fold
+from muvr_train.benchmarks.splits import apply_splits, keep_partitions, refuse_unknown_partitions, split_by_fold
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
 from muvr_train.errors import ConfigError
@@ -48,6 +48,7 @@ class Data:
     regime: str
     training: Benchmark | None = None
     leakage: str = "not checked (nothing is trained)"
+    train_partitions: Sequence[str] | None = None
 
     @property
     def store(self) -> FeatureStore:
@@ -95,15 +96,16 @@ class Data:
 
     @cached_property
     def train_part(self) -> Benchmark:
-        """Reduce the benchmark to the training queries, without leaks and without videos that have no features."""
-        part, missing = without_missing((self.training or self.benchmark).select("train", "split"), self.store.has)
+        """Reduce the benchmark to the training queries of `train_partitions`, without leaks and missing videos."""
+        part = keep_partitions((self.training or self.benchmark).select("train", "split"), self.train_partitions)
+        part, missing = without_missing(part, self.store.has)
         if missing:
             log.warning("%d ids of the training part have no features and are left out of training", missing)
         return part
 
     def transductive(self, split: str) -> bool:
         """Whether a self-supervised training saw database videos of the split (without labels)."""
-        known = self.features is not None and self.regime == "self_supervised"
+        known = self.features is not None and self.regime != "supervised"
         return known and bool(set(self.train_videos) & set(self.part(split).video_ids))
 
     def baseline_protocol(self, protocol: Protocol) -> Protocol:
@@ -158,10 +160,12 @@ def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Da
     corpus, store, benchmark = OPENERS[kind](cfg, device)
     if kind == EVALUATED_ONLY:
         return Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
+    chosen = None if cfg.data.train_partitions is None else list(cfg.data.train_partitions)
+    refuse_unknown_partitions(benchmark, chosen)
     benchmark = apply_splits(benchmark, cfg.benchmark.split_source, list(cfg.data.fractions))
     if cfg.benchmark.get("fold") is not None:
         benchmark = split_by_fold(benchmark, cfg.benchmark.folds, cfg.benchmark.fold)
-    data = Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
+    data = Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime, train_partitions=chosen)
     if training:
         report = find_leaks(benchmark, data.digests)
         data.training, data.leakage = drop_leaks(benchmark, report), "\n".join(report.lines())

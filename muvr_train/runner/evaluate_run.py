@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,10 @@ def open_subject(cfg: DictConfig, here: Here) -> tuple[Subject, Data]:
         known = trained_queries(cfg, loaded.recipe, data)
         check_queries(split_of(cfg, data, trained), known, data)
         data.regime = loaded.recipe["data"]["regime"]
+        data.train_partitions = trained_partitions(loaded.recipe, data)
         model, label = limited(loaded.model, cfg), Path(cfg.ckpt_path).resolve().parent.name
         facts = {"checkpoint": str(cfg.ckpt_path), "checkpoint_sha256": loaded.digest}
+        facts |= {"teacher": loaded.recipe["teacher"]} if loaded.recipe.get("teacher") else {}
     else:
         model = limited(build_retriever(cfg.model, cfg.fusion, data.store.dims), cfg)
         fit_model(model, data.store, data.train_videos if model.needs_fit else ())
@@ -102,9 +105,15 @@ def check_origin(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> None:
                     f"{key}={given}, but the checkpoint was trained with {trained}: its training topics would be "
                     f"scored as held-out ones. Pass {key}={str(trained).replace(' ', '')}, or benchmark.split=all"
                 )
+    check_encoder("checkpoint", recipe, data)
+
+
+def check_encoder(what: str, recipe: dict[str, Any], data: Data) -> None:
+    """Warn of features of another encoder than a checkpoint was trained on."""
     if recipe.get("encoder") != data.store.manifest.get("encoder"):
         log.warning(
-            "the checkpoint was trained on features of %s; this store holds features of %s",
+            "the %s was trained on features of %s; this store holds features of %s",
+            what,
             recipe.get("encoder"),
             encoder_name(data.store),
         )
@@ -121,6 +130,16 @@ def trained_queries(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> froz
     if "trained_queries" in recipe:
         return frozenset(recipe["trained_queries"])
     return data.trained_queries if all(now.get(key) == then.get(key) for key in CORPUS) else frozenset()
+
+
+def trained_partitions(recipe: dict[str, Any], data: Data) -> Sequence[str] | None:
+    """Name the partitions that a checkpoint was trained on, on which the untrained rows are fitted too; None for all.
+
+    On other data the config's own choice holds.
+    """
+    names: Sequence[str] | None = recipe["data"].get("train_partitions")
+    known = {partition.name for partition in data.benchmark.partitions}
+    return names if names is not None and known.issuperset(names) else data.train_partitions
 
 
 def check_queries(split: str, trained: frozenset[str], data: Data) -> None:

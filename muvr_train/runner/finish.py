@@ -87,7 +87,7 @@ def finish(
     split = split_of(cfg, data, subject.trained)
     part, protocol = data.part(split), final_protocol(cfg) if group.is_first else protocol_of(cfg)
     seen = len(query_names(part) & subject.trained_queries)
-    part = replace(part, notes=(*part.notes, *notes_of(subject, seen, len(part.queries))))
+    part = replace(part, notes=(*part.notes, *notes_of(subject, seen, len(part.queries)), *fitted_notes(data)))
     results = evaluate_scores(source_of(subject, data, protocol, group), part, protocol)
     beside = replace(protocol, keep_scores=False, noise=None, details=False)
     own = replace(beside, modes=None)  # rivals may serve fewer modes than the subject
@@ -98,6 +98,8 @@ def finish(
     name = cfg.get("run") or subject.label
     meta = {**describe(cfg, data, part, split), "model": str(name), **subject.facts}
     meta["protocol"] |= {"trained_queries_among_them": seen, "folds": subject.folds}
+    if data.train_partitions is not None:
+        meta["protocol"]["train_partitions"] = sorted(data.train_partitions)
     write_results(folder, results, meta, others)
     calibrated = calibrated_rows(cfg, folder, subject.model, subject.label, data, part, beside)
     if calibrated:  # should they fail, the raw rows are there
@@ -133,6 +135,16 @@ def notes_of(subject: Subject, seen: int, queries: int) -> Iterator[str]:
         yield (
             f"Cross-fitted: uAP ranks the scores of {subject.folds} models together, whose scales may differ; mAP and "
             "recall do not mix them."
+        )
+
+
+def fitted_notes(data: Data) -> Iterator[str]:
+    """Say what was learned from where only some partitions are trained on."""
+    if data.train_partitions is not None:
+        names = ", ".join(sorted(data.train_partitions))
+        yield (
+            f"Trained on the training topics of {names} only (data.train_partitions); the whitened untrained rows are "
+            "fitted on the training videos of the same partitions, the raw ones on nothing."
         )
 
 

@@ -21,7 +21,12 @@ from muvr_train.types import StoreDims
 def try_settings(cfg: DictConfig) -> None:
     """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
     try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
-    build_loss(cfg)
+    loss = build_loss(cfg)
+    if cfg.data.get("soft_mixing") and not any(getattr(part, "soft", False) for part in loss.losses.values()):
+        raise ConfigError(
+            f"data.soft_mixing={cfg.data.soft_mixing} makes partial matches, which none of the losses "
+            f"{', '.join(loss.losses)} reads: add one with soft labels to loss.losses, or leave soft_mixing out"
+        )
 
 
 def build_loss(cfg: DictConfig) -> CompositeLoss:

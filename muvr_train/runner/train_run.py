@@ -10,18 +10,15 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from torch.utils.data import Dataset
 
-from muvr_train.data.augment import FeatureAugment
-from muvr_train.data.batch import Batch
-from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches
 from muvr_train.data.loader import make_loader
-from muvr_train.data.one_to_many import OneToManyPlan
+from muvr_train.data.mining import MinedNegatives
 from muvr_train.errors import ConfigError
 from muvr_train.evaluation import evaluate
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import Group
 from muvr_train.reports.write import write_json
+from muvr_train.runner.batches import mining_callbacks, training_batches
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.cross_fit import Run, cross_fit
 from muvr_train.runner.data import Data, open_data, protocol_of
@@ -39,7 +36,7 @@ from muvr_train.runner.models import (
 from muvr_train.runner.processes import pick_device, started
 from muvr_train.runner.refusals import build_loss, refuse_batch_norm, refuse_holes, try_settings
 from muvr_train.search.sources import ModelScores
-from muvr_train.search.texts import served_modes
+from muvr_train.search.texts import best_mode, served_modes
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
 from muvr_train.training.launch import Here, ddp_strategy, first_then_all
 from muvr_train.training.module import RetrievalModule
@@ -102,19 +99,6 @@ def fit_first(model: Retriever, data: Data, group: Group) -> None:
     share_state(model, group)
 
 
-def training_batches(cfg: DictConfig, data: Data, group: Group) -> Dataset[Batch]:
-    """Build the training batches of the regime that the config asks for."""
-    settings, weak = plain(cfg.data.batch), FeatureAugment(**plain(cfg.data.augment))
-    if cfg.data.regime == "self_supervised":
-        light = FeatureAugment(temporal_crop=weak.temporal_crop, max_frames=weak.max_frames)
-        shared = float(cfg.data.get("shared_intros") or 0.0)
-        return SelfSupervisedBatches(
-            data.store, data.train_videos, settings["topics"], light, weak, cfg.seed, shared, group
-        )
-    plan = OneToManyPlan(data.train_part, seed=cfg.seed, **settings)
-    return SupervisedBatches(data.store, plan, weak, group)
-
-
 def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, here: Here, loggers: list[Any]) -> int:
     """Train, put the weights of the best checkpoint into the model, and give its step."""
     total = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
@@ -131,9 +115,12 @@ def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, her
     progress = Progress(cfg.seed)
     checkpoint = here.group.broadcast(find_resume(cfg, folder, loggers) if here.group.is_first else None)
     evaluation = evaluation_callback(cfg, folder, model, data, here, progress)
-    trainer = make_trainer(cfg, here, loggers, [*callbacks_of(cfg, progress, total, here.group), evaluation])
-    batches, ahead = training_batches(cfg, data, here.group), (cfg.data.workers, cfg.data.prefetch)
-    loader = make_loader(batches, progress, total, *ahead, pin=here.device.startswith("cuda"))
+    mined = MinedNegatives(cfg.data.mining.per_query)
+    mining = mining_callbacks(cfg, model, data, here, progress, mined)
+    trainer = make_trainer(cfg, here, loggers, [*callbacks_of(cfg, progress, total, here.group), *mining, evaluation])
+    batches, ahead = training_batches(cfg, data, here.group, mined), (cfg.data.workers, cfg.data.prefetch)
+    pin = here.device.startswith("cuda")
+    loader = make_loader(batches, progress, total, *ahead, pin, version=lambda: mined.version)
     trainer.fit(module, loader, ckpt_path=checkpoint, weights_only=True)
     best = torch.load(folder / "best.ckpt", map_location="cpu", weights_only=True)
     module.load_state_dict(best["state_dict"])
@@ -202,8 +189,3 @@ def make_trainer(cfg: DictConfig, here: Here, loggers: list[Any], callbacks: lis
         use_distributed_sampler=False,
         log_every_n_steps=1,
     )
-
-
-def best_mode(modes: tuple[str, ...]) -> str:
-    """Give the mode that decides: tv where texts are there, else the first."""
-    return "tv" if "tv" in modes else modes[0]

@@ -33,6 +33,11 @@ def served_modes(source: ScoreSource, benchmark: Benchmark) -> tuple[str, ...]:
     return source.modes
 
 
+def best_mode(modes: tuple[str, ...]) -> str:
+    """Give the mode that decides: tv where texts are there, else the first."""
+    return "tv" if "tv" in modes else modes[0]
+
+
 def text_notes(source: ScoreSource, benchmark: Benchmark, modes: Sequence[str]) -> list[str]:
     """Say of how many queries the frames stood in for the text."""
     chosen = [mode for mode in modes if mode in ("t", "tv")]
