@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from muvr_train.demo.plan_base import HARD
 from muvr_train.demo.scenario import Plan, Topic, Video
 from muvr_train.demo.spec import FPS
+from muvr_train.demo.tags import TopicTags, plan_tags
 
 Json = dict[str, object]
 
 
 def write_annotations(plan: Plan, folder: Path) -> None:
     """Write `<folder>/<partition>/{videos,queries_en,query_tags,query_rel_lists,query_tag_lists}.json`."""
+    tagged = plan_tags(plan)
     for partition in dict.fromkeys(video.partition for video in plan.videos):
         videos = [video for video in plan.videos if video.partition == partition]
         topics = [topic for topic in plan.topics if topic.partition == partition]
@@ -21,16 +25,24 @@ def write_annotations(plan: Plan, folder: Path) -> None:
         files: dict[str, object] = {
             "videos": [_video_entry(video) for video in videos],
             "queries_en": [entry for topic in topics for entry in _query_entries(topic, by_number)],
-            "query_tags": {},
+            "query_tags": {str(query): tags.tags for tags in _of(topics, tagged) for query in tags.lists},
             "query_rel_lists": [entry for topic in topics for entry in _relations(topic, plan)],
-            "query_tag_lists": [],
+            "query_tag_lists": [
+                {"query_id": query, "tag_lists": {text: {"id_list": list(ids)} for text, ids in lists.items()}}
+                for tags in _of(topics, tagged)
+                for query, lists in tags.lists.items()
+            ],
         }
         target = folder / partition
         target.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            part = target / f".{name}.json.part"
+            part = target / f".{name}.{os.getpid()}.part"
             part.write_text(json.dumps(content, indent=1), encoding="utf-8")
             part.replace(target / f"{name}.json")
+
+
+def _of(topics: list[Topic], tagged: Mapping[str, TopicTags]) -> list[TopicTags]:
+    return [tagged[topic.name] for topic in topics]
 
 
 def _video_entry(video: Video) -> Json:

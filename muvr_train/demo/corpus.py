@@ -18,9 +18,10 @@ from pathlib import Path
 from muvr_train.demo.annotations import write_annotations
 from muvr_train.demo.draw import draw_video
 from muvr_train.demo.encode import CODEC_OPTIONS, write_video
+from muvr_train.demo.masks import write_masks
 from muvr_train.demo.plan import make_plan
 from muvr_train.demo.scenario import Plan, Video
-from muvr_train.demo.spec import FPS, FRAME_SIZE, VERSION
+from muvr_train.demo.spec import ANNOTATION, FPS, FRAME_SIZE, VERSION
 
 WORKERS = 2
 log = logging.getLogger(__name__)
@@ -28,11 +29,27 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class DemoCorpus:
-    """Where the corpus lies: `annotations/<partition>/*.json` and `videos/<partition>/<video id>.mp4` below `root`."""
+    """Where the corpus lies.
+
+    Attributes:
+        root: Of everything; its name is that of the videos' plan (`corpus_name`).
+        annotations: `<partition>/*.json` in MUVR's layout.
+        videos: `<partition>/<video id>.mp4`.
+        masks: `<partition>/<video id>.json`, what the queries of `masks.MASKED` mean.
+    """
 
     root: Path
     annotations: Path
     videos: Path
+    masks: Path
+
+    @property
+    def name(self) -> str:
+        """The version of everything in it: `<corpus_name>, annotation <version> <hash of the annotation files>`."""
+        digest = hashlib.sha256()
+        for path in sorted(self.annotations.glob("*/*.json")):
+            digest.update(path.relative_to(self.annotations).as_posix().encode() + path.read_bytes())
+        return f"{self.root.name}, annotation v{ANNOTATION} {digest.hexdigest()[:10]}"
 
 
 def build_demo(size: str = "default", cache: Path | None = None, seed: int = 0, workers: int = WORKERS) -> DemoCorpus:
@@ -52,6 +69,7 @@ def build_demo(size: str = "default", cache: Path | None = None, seed: int = 0, 
     plan = make_plan(size, seed)
     corpus = _place(plan, cache or cache_root())
     if not _annotated(plan, corpus):
+        write_masks(plan, corpus.masks)
         write_annotations(plan, corpus.annotations)
     render_videos(plan.videos, corpus.videos, workers)
     return corpus
@@ -67,12 +85,12 @@ def find_demo(size: str, cache: Path, seed: int = 0) -> DemoCorpus | None:
 
 def _place(plan: Plan, cache: Path) -> DemoCorpus:
     root = cache / "demo" / corpus_name(plan)
-    return DemoCorpus(root, root / "annotations", root / "videos")
+    return DemoCorpus(root, root / f"annotations-v{ANNOTATION}", root / "videos", root / f"masks-v{ANNOTATION}")
 
 
 def _annotated(plan: Plan, corpus: DemoCorpus) -> bool:
     names = {video.partition for video in plan.videos}
-    return all((corpus.annotations / name / "query_rel_lists.json").exists() for name in names)
+    return all((corpus.annotations / name / "query_tag_lists.json").exists() for name in names)  # written last
 
 
 def corpus_name(plan: Plan) -> str:

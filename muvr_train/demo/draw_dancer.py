@@ -59,8 +59,7 @@ def pose_at(poses: tuple[str, ...], moment: float, script: float) -> Pose:
 def draw_dancer(draw: ImageDraw.ImageDraw, pose: Pose, x: float, y: float, size: float, style: int) -> None:
     """Draw the figure with its hips near pixel (x, y), `size` pixels tall."""
     rng = Random(style)
-    skin = vary(rng, rng.choice([(226, 186, 158), (180, 130, 98), (110, 76, 56), (120, 160, 175)]), 16)
-    top, legs = (vary(rng, COLOUR_VALUES[rng.choice(CLOTHES)], 20) for _ in range(2))
+    skin, (_, top), (_, legs) = _dress(rng)
     width = size * rng.uniform(0.055, 0.1)
     skirt, head = rng.random() < 0.35, size * rng.uniform(0.075, 0.105)
     hips = (x + pose.dx * size, y + pose.dy * size)
@@ -79,6 +78,22 @@ def draw_dancer(draw: ImageDraw.ImageDraw, pose: Pose, x: float, y: float, size:
     draw.ellipse([crown[0] - head, crown[1] - head, crown[0] + head, crown[1] + head], fill=skin)
     hair = vary(rng, rng.choice([(50, 36, 30), (160, 120, 70), (90, 90, 95)]))
     draw.pieslice([crown[0] - head, crown[1] - head, crown[0] + head, crown[1] + head], 190, 350, fill=hair)
+
+
+def clothes_of(style: int) -> tuple[str, str]:
+    """Name the colours of a dancer's top and legs."""
+    _, (top, _), (legs, _) = _dress(Random(style))
+    return top, legs
+
+
+def _dress(rng: Random) -> tuple[Colour, tuple[str, Colour], tuple[str, Colour]]:
+    """Draw the colours of skin, top and legs."""
+    skin = vary(rng, rng.choice([(226, 186, 158), (180, 130, 98), (110, 76, 56), (120, 160, 175)]), 16)
+    names = []
+    for _ in range(2):
+        name = rng.choice(CLOTHES)
+        names.append((name, vary(rng, COLOUR_VALUES[name], 20)))
+    return skin, names[0], names[1]
 
 
 def _reach(point: tuple[float, float], angle: float, length: float) -> tuple[float, float]:

@@ -8,6 +8,8 @@ from muvr_train.errors import ConfigError
 
 VERSION = 1
 """Raise it whenever the same plan is drawn or encoded differently: it is part of the cache folder's name."""
+ANNOTATION = 2
+"""Raise it whenever the same plan is annotated or masked differently: it is part of the names of those folders."""
 
 FRAME_SIZE = (160, 120)
 WORLD_SIZE = (240, 180)
@@ -40,7 +42,8 @@ class DemoSize:
     """How much of everything there is in one partition.
 
     `positives` and `hard` are inclusive ranges per topic, `gallery` the least number of videos that the id lists of a
-    split's queries must unite to (reached with unrelated videos), `vocabulary` the numbers of (shapes, colours).
+    split's queries must unite to (reached with unrelated videos), `vocabulary` the numbers of (shapes, colours),
+    `support` the number of training topics that have each word of a held-out topic's tags in their tags or texts.
     """
 
     name: str
@@ -49,10 +52,11 @@ class DemoSize:
     hard: tuple[int, int]
     gallery: dict[str, int]
     vocabulary: tuple[int, int]
+    support: int = 3
 
 
 SIZES = {
-    "tiny": DemoSize("tiny", 5, (2, 2), (1, 1), {"train": 13, "val": 7, "test": 13}, (2, 3)),
+    "tiny": DemoSize("tiny", 5, (2, 2), (1, 1), {"train": 13, "val": 7, "test": 13}, (2, 3), support=1),
     "default": DemoSize("default", 20, (6, 7), (2, 4), {"train": 136, "val": 36, "test": 154}, (4, 5)),
     "large": DemoSize("large", 30, (6, 8), (2, 4), {"train": 210, "val": 60, "test": 220}, (5, 6)),
 }
