@@ -18,7 +18,9 @@ from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.annotated import check_annotated
 from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.monitor import check_monitor
-from muvr_train.preflight.rules import SHARE
+from muvr_train.preflight.regimes import check_regime
+from muvr_train.preflight.rules import SHARE, number
+from muvr_train.preflight.teacher import check_teacher
 from muvr_train.preflight.values import MODES, OWN_MODEL_RULES, RULES
 
 _ABSENT = object()
@@ -40,6 +42,9 @@ def check_values(cfg: DictConfig) -> None:
     for name, value in (cfg.data.get("augment") or {}).items() if "data" in cfg else ():
         if name != "max_frames" and not SHARE.allows(value):
             raise ConfigError(f"data.augment.{name}={value} is not possible: it is a probability from 0 to 1")
+    for name, value in (OmegaConf.select(cfg, "optimizer.lr_ratios") or {}).items():
+        if not number(0).allows(value):
+            raise ConfigError(f"optimizer.lr_ratios.{name}={value} is not possible: it is a number >= 0 (0 freezes)")
     _check_run_name(cfg)
     _check_data(cfg)
     _check_modes(cfg)
@@ -48,6 +53,7 @@ def check_values(cfg: DictConfig) -> None:
     check_monitor(cfg)
     _check_processes(cfg)
     _check_targets(cfg)
+    check_teacher(cfg)
     check_calibration(cfg, None if cfg.get("benchmark") is None else cfg.benchmark.modes or MODES[cfg.benchmark.name])
 
 
@@ -95,6 +101,7 @@ def _check_data(cfg: DictConfig) -> None:
     if data is None or benchmark is None:
         return
     check_annotated(cfg)
+    check_regime(cfg)
     if abs(sum(data.fractions) - 1) > 1e-6:
         raise ConfigError(f"data.fractions={_plain(data.fractions)} (train, val, test) must sum to 1")
     if data.kind == "folder" and data.regime != "self_supervised":

@@ -24,6 +24,7 @@ PATH_KEYS = frozenset(
         "videos",
         "features",
         "resume_from",
+        "teacher",
         "run",
     }
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -55,12 +56,28 @@ def build_retriever(
     Raises:
         ConfigError: the class cannot be imported or refuses the settings (the message is Hydra's).
     """
-    network = build(model, dim=dims.dim, regions=dims.regions)
-    head = build(fusion, dims=dims)
+    with torch.random.fork_rng(devices=[]):  # a network of one seed starts with the same weights under every head
+        head = build(fusion, dims=dims)
+    maps = getattr(head, "extra_maps", 0)
+    if maps and not _takes(model, "extra_maps"):
+        raise ConfigError(
+            f"fusion {type(head).__name__} gives the network {maps} extra map(s), which model._target_="
+            f"{plain(model).get('_target_')} cannot read: choose model=s2vs, or another fusion"
+        )
+    network = build(model, dim=dims.dim, regions=dims.regions, **({"extra_maps": maps} if maps else {}))
     for value, kind, group in ((network, SimilarityNetwork, "model"), (head, FusionHead, "fusion")):
         if not isinstance(value, kind):
             raise ConfigError(f"{group}._target_ gives a {type(value).__name__}; it must be a {kind.__name__}")
     return Retriever(network, head, dims)
+
+
+def _takes(node: Node, argument: str) -> bool:
+    """Whether the class that a config node names has an argument; what cannot be imported is left to `build`."""
+    module, _, name = str(plain(node).get("_target_", "")).rpartition(".")
+    try:
+        return argument in inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    except (ImportError, AttributeError, ValueError):
+        return True
 
 
 PRODUCT_TYPES = {"32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -174,22 +191,23 @@ def recipe_of(
     }
 
 
-def load_checkpoint(path: Path, store: FeatureStore) -> Loaded:
+def load_checkpoint(path: Path, store: FeatureStore, key: str = "ckpt_path") -> Loaded:
     """Build the model of a checkpoint and load its weights (nothing but plain data and tensors is unpickled).
 
-    A store without texts does for a checkpoint that was trained with them: it is scored on video queries.
+    A store without texts does for a checkpoint that was trained with them: it is scored on video queries. `key` is the
+    setting that names it, for messages.
 
     Raises:
         DataError: no such file, no checkpoint of this package, or features of another size than it was trained on.
     """
     if not path.is_file():
-        raise DataError(f"ckpt_path={path}: no such file. Runs write checkpoints/<run>/best.ckpt and last.ckpt")
+        raise DataError(f"{key}={path}: no such file. Runs write checkpoints/<run>/best.ckpt and last.ckpt")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
         recipe, weights = content["muvr_train"], content["state_dict"]
     except Exception as error:
         kind = type(error).__name__
-        raise DataError(f"ckpt_path={path} is no checkpoint of muvr-train, or it is damaged ({kind})") from error
+        raise DataError(f"{key}={path} is no checkpoint of muvr-train, or it is damaged ({kind})") from error
     dims, have = StoreDims(**recipe["dims"]), store.dims
     without_texts = have.text_dim is None and (have.regions, have.dim) == (dims.regions, dims.dim)
     if dims != have and not without_texts:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from omegaconf import DictConfig
 from torch import nn
 
 from muvr_train.errors import ConfigError
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
+from muvr_train.preflight.teacher import missing_teacher, unread_teacher
 from muvr_train.processes import Group
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.data import Data, protocol_of
@@ -15,6 +17,8 @@ from muvr_train.runner.models import build, build_retriever
 from muvr_train.search.exhaustive import refuse_small_budget
 from muvr_train.search.required import refuse_missing
 from muvr_train.search.sources import supported_modes
+from muvr_train.training.rates import refuse_unused
+from muvr_train.training.teacher import read_from_teacher
 from muvr_train.types import StoreDims
 
 
@@ -22,6 +26,7 @@ def try_settings(cfg: DictConfig) -> None:
     """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
     try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
     loss = build_loss(cfg)
+    check_reader(cfg, loss)
     if cfg.data.get("soft_mixing") and not any(getattr(part, "soft", False) for part in loss.losses.values()):
         raise ConfigError(
             f"data.soft_mixing={cfg.data.soft_mixing} makes partial matches, which none of the losses "
@@ -39,6 +44,29 @@ def build_loss(cfg: DictConfig) -> CompositeLoss:
     if not isinstance(loss, CompositeLoss):
         raise ConfigError(f"loss._target_={cfg.loss._target_}: must be a CompositeLoss (it may hold any losses)")
     return loss
+
+
+def check_reader(cfg: DictConfig, loss: CompositeLoss) -> None:
+    """Check that a teacher is given if and only if a loss reads one, whoever wrote the loss.
+
+    Raises:
+        ConfigError: naming the loss, or the teacher.
+    """
+    for name, part in loss.losses.items():
+        if cfg.teacher is None and read_from_teacher(getattr(part, "needs", ())):
+            raise missing_teacher(name)
+    if cfg.teacher is not None and not read_from_teacher(loss.needs):
+        raise unread_teacher(cfg)
+
+
+def refuse_unused_rates(cfg: DictConfig, model: Retriever) -> None:
+    """Refuse entries of `optimizer.lr_ratios` that choose no parameter; see `refuse_unused`."""
+    with torch.random.fork_rng(devices=[]):
+        parts = {"retriever": model, "loss": build_loss(cfg)}
+    refuse_unused(
+        [f"{key}.{name}" for key, part in parts.items() for name, _ in part.named_parameters()],
+        cfg.optimizer.lr_ratios or {},
+    )
 
 
 def refuse_holes(cfg: DictConfig, model: Retriever, data: Data) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,11 @@ from muvr_train.runner.models import (
     share_state,
 )
 from muvr_train.runner.processes import pick_device, started
-from muvr_train.runner.refusals import build_loss, refuse_batch_norm, refuse_holes, try_settings
+from muvr_train.runner.refusals import build_loss, refuse_batch_norm, refuse_holes, refuse_unused_rates, try_settings
+from muvr_train.runner.teacher import Taught, open_teacher
 from muvr_train.search.sources import ModelScores
 from muvr_train.search.texts import best_mode, served_modes
+from muvr_train.training.averaging import WeightAverage
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
 from muvr_train.training.launch import Here, ddp_strategy, first_then_all
 from muvr_train.training.module import RetrievalModule
@@ -67,28 +70,32 @@ def train_model(cfg: DictConfig, here: Here) -> Run:
     torch.manual_seed(cfg.seed)
     group, device = here.group, here.device
 
-    def prepare() -> tuple[Data, Retriever]:
+    def prepare() -> tuple[Data, Retriever, Taught | None]:
         data = open_data(cfg, device)
         model = limited(build_retriever(cfg.model, cfg.fusion, data.store.dims), cfg)
+        taught = open_teacher(cfg, data, device)
         if group.is_first:
             data.print_overview(cfg, device)
             refuse_holes(cfg, model, data)
             refuse_batch_norm(model, group)
+            refuse_unused_rates(cfg, model)
             try_calibration(cfg, model)
             claim_folder(cfg)
-        return data, model
+        return data, model, taught
 
-    data, model = first_then_all(group, prepare)
+    data, model, taught = first_then_all(group, prepare)
     folder = run_folder(cfg)
     fit_first(model, data, group)
     loggers = loggers_of(cfg, folder) if group.is_first else []
     if cfg.trainer.max_epochs == 0:
         return Run(folder, Subject("untrained", model=model.to(device)), data, loggers)
-    best_step = run_trainer(cfg, folder, model, data, here, loggers)
+    best_step = run_trainer(cfg, folder, model, data, here, loggers, taught)
     if best_step == 0:
         log.warning("no evaluation was better than that of step 0: best.ckpt is the untrained model")
     label = "trained" if best_step > 0 else "best.ckpt of step 0, untrained"
-    subject = Subject(label, trained=True, model=model.to(device), trained_queries=data.trained_queries)
+    facts, known = ({"teacher": taught.facts}, taught.trained_queries) if taught else ({}, frozenset())
+    known |= data.trained_queries
+    subject = Subject(label, trained=True, model=model.to(device), trained_queries=known, facts=facts)
     return Run(folder, subject, data, loggers)
 
 
@@ -99,25 +106,42 @@ def fit_first(model: Retriever, data: Data, group: Group) -> None:
     share_state(model, group)
 
 
-def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, here: Here, loggers: list[Any]) -> int:
+def run_trainer(
+    cfg: DictConfig,
+    folder: Path,
+    model: Retriever,
+    data: Data,
+    here: Here,
+    loggers: list[Any],
+    taught: Taught | None = None,
+) -> int:
     """Train, put the weights of the best checkpoint into the model, and give its step."""
     total = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
+    known = data.trained_queries | (taught.trained_queries if taught else frozenset())
+    recipe = recipe_of(cfg, data.store.dims, data.store, known)
+    recipe |= {"teacher": taught.facts if taught else None, "ema": cfg.trainer.ema}
     module = RetrievalModule(
         model,
         build_loss(cfg),
         -(-total // cfg.trainer.accumulate),
         **plain(cfg.optimizer),
-        recipe=recipe_of(cfg, data.store.dims, data.store, data.trained_queries),
+        recipe=recipe,
         group=here.group,
+        teacher=taught.teacher if taught else None,
     )
     if not any(parameter.requires_grad for part in (model, module.loss) for parameter in part.parameters()):
-        raise ConfigError("nothing to train: this model and fusion head have no parameters. Use experiment=zero_shot")
+        raise ConfigError(
+            "nothing to train: this model and fusion head have no parameters, or optimizer.lr_ratios freezes them all. "
+            "Use experiment=zero_shot"
+        )
     progress = Progress(cfg.seed)
     checkpoint = here.group.broadcast(find_resume(cfg, folder, loggers) if here.group.is_first else None)
-    evaluation = evaluation_callback(cfg, folder, model, data, here, progress)
+    average = WeightAverage(cfg.trainer.ema) if cfg.trainer.ema else None
+    evaluation = evaluation_callback(cfg, folder, model, data, here, progress, average)
     mined = MinedNegatives(cfg.data.mining.per_query)
     mining = mining_callbacks(cfg, model, data, here, progress, mined)
-    trainer = make_trainer(cfg, here, loggers, [*callbacks_of(cfg, progress, total, here.group), *mining, evaluation])
+    between = [*callbacks_of(cfg, progress, total, here.group), *([average] if average else []), *mining, evaluation]
+    trainer = make_trainer(cfg, here, loggers, between)
     batches, ahead = training_batches(cfg, data, here.group, mined), (cfg.data.workers, cfg.data.prefetch)
     pin = here.device.startswith("cuda")
     loader = make_loader(batches, progress, total, *ahead, pin, version=lambda: mined.version)
@@ -131,11 +155,21 @@ def run_trainer(cfg: DictConfig, folder: Path, model: Retriever, data: Data, her
 
 
 def evaluation_callback(
-    cfg: DictConfig, folder: Path, model: Retriever, data: Data, here: Here, progress: Progress
+    cfg: DictConfig,
+    folder: Path,
+    model: Retriever,
+    data: Data,
+    here: Here,
+    progress: Progress,
+    average: WeightAverage | None = None,
 ) -> EvaluateAndSave:
-    """Build the callback that evaluates on the validation split with the code of evaluate.py."""
+    """Build the callback that evaluates on the validation split with the code of evaluate.py, the average if any."""
     settings, val, protocol = cfg.trainer, data.part("val"), protocol_of(cfg)
     mode = best_mode(protocol.modes or served_modes(ModelScores(model, data.store), val))
+
+    def current() -> dict[str, float]:
+        with average.applied() if average else nullcontext():
+            return evaluate(model, data.store, val, protocol, here.group).flat("val")
 
     def untrained() -> dict[str, float]:
         values: dict[str, float] = {}
@@ -148,7 +182,7 @@ def evaluation_callback(
 
     return EvaluateAndSave(
         progress=progress,
-        evaluate=lambda: evaluate(model, data.store, val, protocol, here.group).flat("val"),
+        evaluate=current,
         baselines=untrained,
         folder=folder,
         monitor=settings.monitor or f"val/{val.name}/{mode}/mean/mAP",

@@ -27,7 +27,7 @@ def log_everywhere(trainer: pl.Trainer, values: dict[str, float], step: int) -> 
 
 
 class TrainLog(pl.Callback):
-    """Logs the step's loss parts and learning rate every `every` batches."""
+    """Logs the step's loss parts and learning rates, of each group as lr/<group>, every `every` batches."""
 
     def __init__(self, progress: Any, every: int = 10) -> None:
         self.progress, self.every = progress, every
@@ -36,8 +36,10 @@ class TrainLog(pl.Callback):
         """Log."""
         step = self.progress.finished
         if step % self.every == 0:
-            rate = trainer.optimizers[0].param_groups[0]["lr"]
-            log_everywhere(trainer, {**pl_module.last_logged, "train/lr": rate}, step)  # type: ignore[dict-item]
+            groups = trainer.optimizers[0].param_groups
+            rates = {f"lr/{group['part'].strip('.')}": group["lr"] for group in groups if "part" in group}
+            values = {**pl_module.last_logged, "train/lr": groups[0]["lr"], **rates}  # type: ignore[dict-item]
+            log_everywhere(trainer, values, step)
 
 
 class EvaluateAndSave(pl.Callback):

@@ -9,14 +9,16 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
-from torch import Tensor, nn
+from torch import Tensor
 
 from muvr_train.data.batch import Batch
-from muvr_train.errors import DataError, ProcessError, shorten
+from muvr_train.errors import ConfigError, DataError, ProcessError, shorten
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
 from muvr_train.training.gather import Anchor, gather_rows, gather_tokens
+from muvr_train.training.rates import freeze, parameter_groups
+from muvr_train.training.teacher import Teacher
 
 
 class RetrievalModule(pl.LightningModule):
@@ -31,9 +33,10 @@ class RetrievalModule(pl.LightningModule):
         betas: of AdamW.
         warmup_steps: optimiser steps of linear warm-up (at most a tenth of the run).
         min_lr_ratio: where the cosine ends, relative to `lr`.
-        lr_ratios: learning rates of some parameters relative to `lr`, by a piece of their name.
+        lr_ratios: learning rates of some parameters relative to `lr`, by a piece of their name; 0 freezes them.
         recipe: plain data stored in the checkpoint, from which the model can be built again.
         group: the processes that share each batch; any number of them gives the same gradient.
+        teacher: scores each batch too, for losses that read its scores.
     """
 
     def __init__(
@@ -49,15 +52,17 @@ class RetrievalModule(pl.LightningModule):
         lr_ratios: Mapping[str, float] | None = None,
         recipe: dict[str, Any] | None = None,
         group: Group = SINGLE,
+        teacher: Teacher | None = None,
     ) -> None:
         super().__init__()
-        self.retriever, self.loss, self.group = retriever, loss, group
+        self.retriever, self.loss, self.group, self.teacher = retriever, loss, group, teacher
         self.total_steps, self.lr, self.weight_decay, self.betas = total_steps, lr, weight_decay, (betas[0], betas[1])
         self.warmup_steps, self.min_lr_ratio = min(warmup_steps, total_steps // 10), min_lr_ratio
         self.lr_ratios = dict(lr_ratios or {})
         self.recipe = recipe or {}
         self.last_logged: dict[str, float] = {}
         self.anchor = Anchor() if group.size > 1 else None
+        freeze(self, self.lr_ratios)
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """Move a batch (Lightning does not know our type)."""
@@ -96,6 +101,8 @@ class RetrievalModule(pl.LightningModule):
             queries, encoded = self.retriever.encode_batch(batch.queries, database, fine)
             scores, extras = self.retriever.training_scores(queries, encoded, self.loss.needs)
             rows = {f"scores.{name}": value for name, value in scores.items()}
+            if self.teacher is not None:
+                extras = {**extras, **self.teacher.score(batch.queries, database, fine)}
             rows |= {f"extras.{name}": value for name, value in extras.items()}
         if self.anchor is not None:
             rows = gather_rows(rows, len(batch.query_ids), self.group, self.anchor.value)
@@ -111,19 +118,8 @@ class RetrievalModule(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW with a linear warm-up and a cosine, both counted in optimiser steps."""
-        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-        norms = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
-        for path, module in self.named_modules():
-            for name, parameter in module.named_parameters(recurse=False):
-                if parameter.requires_grad and module is not self.anchor:
-                    bare = isinstance(module, norms) or name.endswith("bias") or parameter.ndim < 2
-                    ratio = next((r for part, r in self.lr_ratios.items() if part in f"{path}.{name}"), 1.0)
-                    groups.setdefault((0.0 if bare else self.weight_decay, self.lr * ratio), []).append(parameter)
-        optimizer = torch.optim.AdamW(
-            [{"params": group, "weight_decay": decay, "lr": lr} for (decay, lr), group in groups.items()],
-            lr=self.lr,
-            betas=self.betas,
-        )
+        groups = parameter_groups(self, self.lr, self.weight_decay, self.lr_ratios, without=self.anchor)
+        optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._lr_factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
@@ -134,7 +130,15 @@ class RetrievalModule(pl.LightningModule):
         return self.min_lr_ratio + (1 - self.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * done))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Let a finished run go on where more steps are asked for: Lightning would take it for done."""
+        """Refuse to go on otherwise than begun, and let a finished run go on: Lightning would take it for done.
+
+        Raises:
+            ConfigError: with another teacher, or with weight averaging switched on or off.
+        """
+        for key, name in (("teacher", "teacher"), ("ema", "trainer.ema")):
+            then, now = checkpoint["muvr_train"].get(key), self.recipe.get(key)
+            if then != now:
+                raise ConfigError(f"{name}: the run was begun with {then}, and would go on with {now}")
         if checkpoint["global_step"] < self.total_steps:
             checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["is_last_batch"] = False
 

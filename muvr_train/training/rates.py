@@ -1,0 +1,75 @@
+"""Learning rates of groups of parameters, which a piece of their names chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import nn
+
+from muvr_train.errors import ConfigError
+from muvr_train.names import hint, nearest_names
+
+BASE = "base"
+"""The group of the parameters that no piece chooses."""
+OPTIONAL = ("residual_scale", "text_part", "text_map", "network", "head", "loss")
+"""Pieces that may choose nothing, for settings that are shared by models with and without such a part."""
+NORMS = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
+
+
+def group_of(name: str, ratios: Mapping[str, float]) -> str:
+    """The piece of `ratios` that a parameter's name has, the first one in their order, or "base"."""
+    return next((piece for piece in ratios if piece in name), BASE)
+
+
+def refuse_unused(names: Iterable[str], ratios: Mapping[str, float]) -> None:
+    """Refuse a piece that no parameter's name has, or only names that an earlier piece has chosen.
+
+    Raises:
+        ConfigError: naming the piece, and names that may be meant.
+    """
+    names = list(names)
+    used = {group_of(name, ratios) for name in names}
+    parts = {".".join(name.split(".")[:depth]) for name in names for depth in (2, 3)}
+    known = sorted(parts | {part for name in names for part in name.split(".") if not part.isdigit()})
+    for piece in ratios:
+        if piece in used:
+            continue
+        if taken := [group_of(name, ratios) for name in names if piece in name]:
+            raise ConfigError(
+                f"optimizer.lr_ratios: {taken[0]!r}, which comes before {piece!r}, has taken all of its parameters"
+            )
+        if piece.strip(".").split(".")[-1] in OPTIONAL:
+            continue
+        near = nearest_names(piece, known, limit=3, least=0.5)
+        listed = (
+            hint(near) or f"; the names begin with {', '.join(sorted({'.'.join(n.split('.')[:2]) for n in names}))}"
+        )
+        raise ConfigError(f"optimizer.lr_ratios: no parameter has {piece!r} in its name{listed}")
+
+
+def freeze(module: nn.Module, ratios: Mapping[str, float]) -> None:
+    """Freeze the parameters of a ratio of 0: no gradient, no weight decay."""
+    for name, parameter in module.named_parameters():
+        if ratios.get(group_of(name, ratios)) == 0:
+            parameter.requires_grad_(False)
+
+
+def parameter_groups(
+    module: nn.Module, lr: float, weight_decay: float, ratios: Mapping[str, float], without: nn.Module | None
+) -> list[dict[str, Any]]:
+    """Groups for an optimiser, each with its rate and the `part` it is named by.
+
+    Biases, norms and scalars are not decayed.
+    """
+    groups: dict[tuple[float, str], list[nn.Parameter]] = {}
+    for path, layer in module.named_modules():
+        for name, parameter in layer.named_parameters(recurse=False):
+            if parameter.requires_grad and layer is not without:
+                bare = isinstance(layer, NORMS) or name.endswith("bias") or parameter.ndim < 2
+                part = group_of(f"{path}.{name}", ratios)
+                groups.setdefault((0.0 if bare else weight_decay, part), []).append(parameter)
+    return [
+        {"params": group, "weight_decay": decay, "lr": lr * ratios.get(part, 1.0), "part": part}
+        for (decay, part), group in groups.items()
+    ]
