@@ -32,13 +32,16 @@ def own_name(name: str) -> str:
 def load_reference_weights(network: S2VS, mapping: Mapping[str, Tensor]) -> None:
     """Copy tensors under the reference's names into a network of the same settings.
 
-    What the reference does not have (`residual_scale`, `whitening.*`) stays as it is.
+    What the reference does not have (`residual_scale`, `whitening.*`, the channels of extra maps) stays as it is.
 
     Raises:
         DataError: if a tensor is missing, has no place in the network, or has another shape.
     """
     own = network.state_dict()
     given = {own_name(name): value for name, value in mapping.items()}
+    first = next(name for name in own if name.startswith("head.conv1") and name.endswith("weight"))
+    if first in given and network.extra_maps and given[first].shape == own[first][:, :1].shape:
+        given[first] = torch.cat([given[first], own[first][:, 1:].to(given[first])], dim=1)
     needed = {name for name in own if not name.startswith(("whitening.", "residual_scale", "base."))}
     problems = [f"missing {name}" for name in sorted(needed - given.keys())]
     problems += [f"unexpected {name}" for name in sorted(given.keys() - needed)]

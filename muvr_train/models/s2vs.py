@@ -7,15 +7,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from muvr_train.errors import ConfigError
 from muvr_train.models.base import WORK_SHARE, SimilarityNetwork
 from muvr_train.models.cut import Cut
 from muvr_train.models.functional import block_sizes, compact, forbid_empty, repeat_short, weighted
 from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
 from muvr_train.models.region_max import BYTES_PER_PRODUCT, map_bytes, region_maps
-from muvr_train.models.s2vs_base import base_scorer, base_sides, check_combination
+from muvr_train.models.s2vs_base import base_scorer, base_sides, check_combination, check_counts
 from muvr_train.models.s2vs_head import S2VSHead, Sides, refine, score_maps
 from muvr_train.models.s2vs_index import Attention, Binarization
+from muvr_train.models.s2vs_maps import channels, check_maps, in_step, pieces_of
 from muvr_train.models.s2vs_plan import CHUNK_CELLS, MAP_ENTRIES, MIN_FRAMES, RECOMPUTE_ABOVE, of_device, refuse_parts
 from muvr_train.models.s2vs_tiles import Scored, Side, back_in_order, make_side, paired, tiled
 from muvr_train.types import Tokens
@@ -52,6 +52,8 @@ class S2VS(SimilarityNetwork):
             `memory_budget`. Never changes a score by more than rounding. Batch norm in train mode needs all at once.
         checkpointing: compute what the CNN holds for the backward pass again there instead of keeping it: less memory.
             None = where a batch would hold more than 0.5 GiB (8 GiB on a GPU), or more than `memory_budget` leaves.
+        extra_maps: further frame-to-frame maps K that the fusion head gives for every pair, see `similarity`; their
+            weights start at 0, so that the score starts as without them, and where none are given they count as 0.
         compile: let torch compile the CNN, which takes long once for each number of frames; no padding is trimmed.
     """
 
@@ -73,20 +75,18 @@ class S2VS(SimilarityNetwork):
         pair_chunk: int | None = None,
         checkpointing: bool | None = None,
         compile: bool = False,  # noqa: A002
+        extra_maps: int = 0,
     ) -> None:
         super().__init__(dim, regions, whiten)
-        check_combination(attention, attention_norm, binarization, residual, batch_norm, checkpointing)
-        if base_weights and not (residual and attention and not attention_norm):
-            raise ConfigError("model.base_weights=true needs model.residual=true, attention=true, attention_norm=false")
-        if pair_chunk is not None and pair_chunk < 1:
-            raise ConfigError(f"model.pair_chunk={pair_chunk}: must be >= 1, or null")
+        check_combination(attention, attention_norm, binarization, residual, batch_norm, checkpointing, base_weights)
+        check_counts(pair_chunk, extra_maps)
         self.symmetric, self.pair_chunk, self.checkpointing = symmetric, pair_chunk, checkpointing
         self.attention = Attention(self.index_dim, attention_norm) if attention else None
         self.binarization = None if binarization is None else Binarization(self.index_dim, binarization)
         self.base_weights = base_weights
         if base_weights and self.attention is not None:
             nn.init.zeros_(self.attention.context_vector.weight)
-        self.head = S2VSHead(batch_norm, pooling, mask_pooling)
+        self.extra_maps, self.head = extra_maps, S2VSHead(batch_norm, pooling, mask_pooling, extra_maps)
         self.compiled = compile
         if compile:
             self.head.compile(dynamic=True)
@@ -102,37 +102,52 @@ class S2VS(SimilarityNetwork):
         return -reach, reach
 
     def _index(self, tokens: Tokens) -> Tokens:
-        if self._may_trim:
+        if self._may_trim and not self.extra_maps:  # whose frames are in the order of the raw tokens
             tokens = compact(tokens)
         x = tokens.x if self.attention is None else self.attention(tokens.x)
         x = x if self.binarization is None else self.binarization(x)
         return replace(tokens, x=x.masked_fill(~tokens.mask[:, :, None, None], 0.0))
 
     def similarity(self, q: Tokens, n: Tokens, extra_maps: Tensor | None = None) -> Tensor:
-        """Scores float32 [Q, N]; see the class."""
+        """Scores float32 [Q, N]; see the class.
+
+        Args:
+            q: queries.
+            n: database videos.
+            extra_maps: float [Q, N, K, T1, T2] of any scale, for the frames of `q` and `n` in their order; padding is
+                ignored; T1 or T2 may be 1 where all frames of that side have one value. `weight` of tokens does not
+                apply to them. None = 0 for every pair.
+        """
         return self._compare(q, n, extra_maps)[0]
 
     def similarity_with_extras(
         self, q: Tokens, n: Tokens, wanted: frozenset[str], extra_maps: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Scores and extras, as in the base class; `self` is the diagonal where `n` is `q` itself."""
+        """Scores and extras, as in the base class; `self` is that of a video compared without extra maps."""
         scores, excess = self._compare(q, n, extra_maps)
         extras = {}
         if "range_excess" in wanted:
             extras["range_excess"] = excess
         if "self" in wanted:
-            extras["self"] = scores.diagonal() if q is n else self._own_scores(q)
+            extras["self"] = scores.diagonal() if q is n and extra_maps is None else self._own_scores(q)
         return scores, extras
 
     def _compare(self, q: Tokens, n: Tokens, extra_maps: Tensor | None) -> Scored:
-        self._no_extra_maps(extra_maps)
         side_q = self._side(q)
         side_n = side_q if n is q else self._side(n)
-        scores, excess = (back_in_order(matrix, side_q, side_n) for matrix in self._score(side_q, side_n))
+        if extra_maps is not None:
+            check_maps(extra_maps, q, n, self.extra_maps)
+            extra_maps = in_step(extra_maps, (q, n), (side_q, side_n), self._may_trim)
+        found = self._score(side_q, side_n, extra_maps)
+        scores, excess = (back_in_order(matrix, side_q, side_n) for matrix in found)
         return forbid_empty(self._add_base(scores, q, n), q.mask, n.mask), excess
 
+    def _long(self, tokens: Tokens) -> Tokens:
+        """What the CNN compares: at least 4 frames, real ones first if padding may be trimmed."""
+        return repeat_short(compact(tokens) if self.extra_maps and self._may_trim else tokens, MIN_FRAMES)
+
     def _side(self, tokens: Tokens) -> Side:
-        tokens = repeat_short(tokens, MIN_FRAMES)
+        tokens = self._long(tokens)
         trim = self._may_trim and self.divisible and not self.compiled  # which is done again for every new size
         return make_side(tokens, weighted(tokens), trim, MIN_FRAMES)
 
@@ -146,31 +161,33 @@ class S2VS(SimilarityNetwork):
         """False for batch norm in train mode."""
         return not (self.head.batch_norm and self.training)
 
-    def _score(self, q: Side, n: Side) -> Scored:
+    def _score(self, q: Side, n: Side, extra: Tensor | None) -> Scored:
         """Scores and range excess [Q, N]; in inference not all maps exist at once."""
         if not self.divisible or torch.is_grad_enabled():
-            return self._score_block(q, n)
+            return self._score_block(q, n, extra)
         limit = of_device(MAP_ENTRIES, q.x) if self.memory_budget is None else self.work_bytes // 16
         steps = block_sizes(len(q), len(n), q.x.shape[1] * n.x.shape[1], limit)
-        return tiled(lambda a, b: self._score_block(q[a], n[b]), len(q), len(n), steps, q.x)
+        further = pieces_of(extra)
+        return tiled(lambda a, b: self._score_block(q[a], n[b], further(a, b)), len(q), len(n), steps, q.x)
 
-    def _score_block(self, q: Side, n: Side) -> Scored:
+    def _score_block(self, q: Side, n: Side, extra: Tensor | None) -> Scored:
         maps = self.frame_to_frame(q.x, n.x)
         pairs, again = self._plan(q, n)
         wide = round(pairs**0.5) if q.trim and n.trim else len(n)  # square tiles hold videos of like length
         steps = block_sizes(len(q), min(len(n), wide), 1, pairs)
-        tiles = Cut(maps)
+        tiles, further = Cut(maps), pieces_of(extra)
 
         def score(a: slice, b: slice) -> Scored:
             part_q, part_n = q[a], n[b]
-            tile = tiles[a, b, : part_q.x.shape[1], : part_n.x.shape[1]]
-            run = run_piece(self._score_maps, tile, paired(part_q, part_n), again=again)
+            frames = slice(part_q.x.shape[1]), slice(part_n.x.shape[1])
+            pieces = tiles[(a, b, *frames)], further(a, b, slice(None), *frames)
+            run = run_piece(self._score_maps, *pieces, paired(part_q, part_n), again=again)
             return run[0].view(len(part_q), -1), run[1].view(len(part_q), -1)
 
         return tiled(score, len(q), len(n), steps, maps)
 
-    def _score_maps(self, maps: Tensor, sides: Sides | None) -> Scored:
-        return score_maps(self.head, maps.flatten(0, 1), sides, self.symmetric)
+    def _score_maps(self, maps: Tensor, extra: Tensor | None, sides: Sides | None) -> Scored:
+        return score_maps(self.head, channels(maps, extra), sides, self.symmetric)
 
     def _plan(self, q: Side, n: Side) -> tuple[int, bool]:
         """How many pairs the CNN reads at once, and whether the backward pass computes them again."""
@@ -181,7 +198,7 @@ class S2VS(SimilarityNetwork):
         if not learns and self.divisible:
             products = BYTES_PER_PRODUCT * t1 * r1 * t2 * r2
             return pieces_at_once(fast, self.memory_budget, products, each, what, BUDGET_PARTS), False
-        kept = pairs * map_bytes(q.x, n.x, self.symmetric)
+        kept = pairs * self._kept_bytes(q.x, n.x, t1 * t2)
         if not self.divisible:
             refuse_parts(pairs, self.pair_chunk, self.memory_budget, kept + pairs * each)
             return pairs, False
@@ -199,7 +216,11 @@ class S2VS(SimilarityNetwork):
         """Bytes for each pair until the backward pass, and bytes besides; see the base class."""
         (t1, r1), (t2, r2) = q.x.shape[1:3], n.x.shape[1:3]
         cells = max(t1, MIN_FRAMES) * max(t2, MIN_FRAMES)
-        return map_bytes(q.x, n.x, self.symmetric), cells * (self.head.cell_bytes(True) + BYTES_PER_PRODUCT * r1 * r2)
+        return self._kept_bytes(q.x, n.x, cells), cells * (self.head.cell_bytes(True) + BYTES_PER_PRODUCT * r1 * r2)
+
+    def _kept_bytes(self, x_q: Tensor, x_n: Tensor, cells: int) -> int:
+        """Bytes per pair until the backward pass: the maps, and extra maps as given and as sorted, with gradients."""
+        return map_bytes(x_q, x_n, self.symmetric) + 16 * cells * self.extra_maps
 
     def frame_to_frame(self, x_q: Tensor, x_n: Tensor, masks: Sides | None = None) -> Tensor:
         """What the CNN reads: maps [Q, N, T1, T2] of indexed vectors [., T, R, D], 0 where a frame is padded."""
@@ -226,20 +247,20 @@ class S2VS(SimilarityNetwork):
         return known + self.residual_scale.float() * scores
 
     def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
-        """Scores [P] of q_i with n_i."""
-        long_q, long_n = repeat_short(q, MIN_FRAMES), repeat_short(n, MIN_FRAMES)
+        """Scores [P] of q_i with n_i, without extra maps."""
+        long_q, long_n = self._long(q), self._long(n)
         sides = (torch.split(weighted(tokens), 1) for tokens in (long_q, long_n))
         maps = torch.cat([self.frame_to_frame(x_q, x_n) for x_q, x_n in zip(*sides, strict=True)])
-        scores, _ = self._score_maps(maps, (long_q.mask, long_n.mask))
+        scores, _ = self._score_maps(maps, None, (long_q.mask, long_n.mask))
         if self.base is not None and self.residual_scale is not None:
             known = self.base.pair_similarity(*base_sides(self.base, q, n, self.base_weights))
             scores = known + self.residual_scale.float() * scores
         return scores.masked_fill(~(q.mask.any(dim=1) & n.mask.any(dim=1)), float("-inf"))
 
     def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:
-        """What the CNN made of the frame-to-frame map, clipped to [-1, 1]: [Q, N, T1', T2'], 0 where padded."""
-        long_q, long_n = repeat_short(q, MIN_FRAMES), repeat_short(n, MIN_FRAMES)
+        """What the CNN makes of the map, without extra ones, in [-1, 1]: [Q, N, T1', T2'], 0 where padded."""
+        long_q, long_n = self._long(q), self._long(n)
         sides = long_q.mask.repeat_interleave(len(n), dim=0), long_n.mask.repeat(len(q), 1)
         with torch.no_grad():
-            maps = self.frame_to_frame(weighted(long_q), weighted(long_n)).flatten(0, 1)
-            return refine(self.head, maps, sides)[0].unflatten(0, (len(q), len(n)))  # type: ignore[no-untyped-call, no-any-return]
+            maps = self.frame_to_frame(weighted(long_q), weighted(long_n))
+            return refine(self.head, channels(maps, None), sides)[0].unflatten(0, (len(q), len(n)))  # type: ignore[no-untyped-call, no-any-return]

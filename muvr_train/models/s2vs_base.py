@@ -41,6 +41,7 @@ def check_combination(
     residual: bool,
     batch_norm: bool,
     checkpointing: bool | None,
+    base_weights: bool,
 ) -> None:
     """Raise ConfigError for settings that exclude each other."""
     if binarization is not None and binarization < 1:
@@ -53,3 +54,13 @@ def check_combination(
         raise ConfigError("model.attention_norm=true needs model.attention=true")
     if batch_norm and checkpointing:
         raise ConfigError("model.checkpointing splits batches, which changes model.batch_norm: set one of them off")
+    if base_weights and not (residual and attention and not attention_norm):
+        raise ConfigError("model.base_weights=true needs model.residual=true, attention=true, attention_norm=false")
+
+
+def check_counts(pair_chunk: int | None, extra_maps: int) -> None:
+    """Raise ConfigError for numbers that count nothing."""
+    if pair_chunk is not None and pair_chunk < 1:
+        raise ConfigError(f"model.pair_chunk={pair_chunk}: must be >= 1, or null")
+    if isinstance(extra_maps, bool) or not isinstance(extra_maps, int) or extra_maps < 0:
+        raise ConfigError(f"extra_maps={extra_maps!r}: must be a number of maps >= 0")

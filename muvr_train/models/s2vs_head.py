@@ -6,6 +6,8 @@ because the mask of a map is always their outer product, and so are its pooled f
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
@@ -26,9 +28,12 @@ class S2VSHead(nn.Module):
         pooling: False skips the max-pools and pads by replication, for maps of full resolution.
         mask_pooling: "all": a pooled cell is real only if all cells that it covers are (a padded video equals the
             unpadded one); "any": if one is (the reference's rule).
+        extra_maps: further input channels K, whose weights start at 0; the others are those of a head without them.
     """
 
-    def __init__(self, batch_norm: bool = False, pooling: bool = True, mask_pooling: str = "all") -> None:
+    def __init__(
+        self, batch_norm: bool = False, pooling: bool = True, mask_pooling: str = "all", extra_maps: int = 0
+    ) -> None:
         super().__init__()
         if mask_pooling not in ("all", "any"):
             raise ConfigError(f"model.mask_pooling={mask_pooling!r}: must be 'all' or 'any'")
@@ -37,6 +42,9 @@ class S2VSHead(nn.Module):
             self._layer(before, after) for before, after in zip((1, *CHANNELS), CHANNELS, strict=False)
         )
         self.fconv = nn.Conv2d(CHANNELS[-1], 1, 1)
+        self.extra_maps = extra_maps
+        if extra_maps:
+            _widen(_convolution(self.conv1), extra_maps)
         self.to(memory_format=torch.channels_last)
 
     def cell_bytes(self, training: bool) -> int:
@@ -46,6 +54,7 @@ class S2VSHead(nn.Module):
         pooled = [0.75 * size for size in convolved[:2]] if self.pooling else convolved  # values and their int64 places
         normalised = [*convolved, *convolved] if self.batch_norm else []
         if training:
+            convolved[0] += 8 * self.extra_maps
             return round(sum(convolved) + sum(pooled) + sum(normalised) + max(convolved))
         return round(2 * max(convolved) + max(pooled))
 
@@ -57,7 +66,8 @@ class S2VSHead(nn.Module):
         """Refine maps.
 
         Args:
-            maps: float [P, 1, T1, T2], both sides at least 4 long.
+            maps: float [P, 1 + K, T1, T2], both sides at least 4 long; the channels of extra maps may be left out, and
+                then count as 0.
             sides: real query frames bool [P, T1] and real target frames bool [P, T2]; None = all are real.
 
         Returns:
@@ -77,15 +87,16 @@ class S2VSHead(nn.Module):
 
     def _convolve(self, layer: nn.Module, x: Tensor, sides: Sides | None, pooled: bool) -> tuple[Tensor, Sides | None]:
         odd = x.shape[2] % 2, x.shape[3] % 2
+        conv = _convolution(layer)
+        weight = conv.weight[:, : x.shape[1]]  # without extra maps only the first channel is there
         if pooled and any(odd) and self.pooling and self.mask_pooling == "all" and not self.batch_norm:
             x = F.pad(x, (1, 1 - odd[1], 1, 1 - odd[0]))  # the pooling would drop an odd last row or column
-            return F.conv2d(x, layer.weight, layer.bias), sides  # type: ignore[arg-type]
-        conv = layer[0] if isinstance(layer, nn.Sequential) else layer
+            return F.conv2d(x, weight, conv.bias), sides
         extra = 1 if self.batch_norm else 0
         if self.pooling:
-            x = F.conv2d(x, conv.weight, conv.bias, padding=1 + extra)  # type: ignore[arg-type]
+            x = F.conv2d(x, weight, conv.bias, padding=1 + extra)
         else:
-            x = F.conv2d(_replicate_edges(x, sides), conv.weight, conv.bias, padding=extra)  # type: ignore[arg-type]
+            x = F.conv2d(_replicate_edges(x, sides), weight, conv.bias, padding=extra)
         if not isinstance(layer, nn.Sequential):
             return x, sides
         grown = None if sides is None else (_grow(sides[0]), _grow(sides[1]))
@@ -106,21 +117,32 @@ class S2VSHead(nn.Module):
 
 
 def refine(head: S2VSHead, maps: Tensor, sides: Sides | None) -> tuple[Tensor, Sides | None, Tensor]:
-    """Maps [P, T1, T2] refined and clipped to [-1, 1]; their sides, and how far they lay outside, summed: [P]."""
-    refined, sides = head(maps[:, None], sides)
+    """Maps [P, C, T1, T2] refined and clipped to [-1, 1]: [P, T1', T2']; their sides, and the sums of the excess [P]."""
+    refined, sides = head(maps, sides)
     refined = refined[:, 0]
     excess = (F.relu(refined - 1) + F.relu(-1 - refined)).sum(dim=(1, 2))
     return F.hardtanh(refined), sides, excess
 
 
 def score_maps(head: S2VSHead, maps: Tensor, sides: Sides | None, symmetric: bool) -> tuple[Tensor, Tensor]:
-    """Scores [P] of maps [P, T1, T2]: Chamfer over frames of what the head makes of them; and the excess [P]."""
+    """Scores [P] of maps [P, C, T1, T2]: Chamfer over frames of what the head makes of them; and the excess [P]."""
     refined, sides, excess = refine(head, maps, sides)
     rows, columns = (None, None) if sides is None else sides
     scores = chamfer_frames(refined, rows, columns)
     if symmetric:
         scores = (scores + chamfer_frames(refined.transpose(-1, -2), columns, rows)) / 2
     return scores, excess
+
+
+def _convolution(layer: nn.Module) -> nn.Conv2d:
+    return cast(nn.Conv2d, layer[0] if isinstance(layer, nn.Sequential) else layer)
+
+
+def _widen(conv: nn.Conv2d, more: int) -> None:
+    """Add input channels of zero weight."""
+    zeros = conv.weight.new_zeros((conv.out_channels, more, *conv.kernel_size))
+    conv.weight = nn.Parameter(torch.cat([conv.weight.detach(), zeros], dim=1))
+    conv.in_channels += more
 
 
 def _max_pool(x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from muvr_train.models.fusion.base import FusionHead
 from muvr_train.types import StoreDims
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-FROM_STORE = {"self", "dim", "regions", "dims"}
+FROM_STORE = {"self", "dim", "regions", "dims", "extra_maps"}  # the last one from the fusion head
 
 
 def build(group: str, name: str, overrides: tuple[str, ...] = (), **from_store: object) -> tuple[object, object]:

@@ -13,13 +13,17 @@ from torch.nn import functional as F  # noqa: N812
 from muvr_train.models.s2vs import S2VS
 
 
-def plain_scores(network: S2VS, q: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores, without a base, and range excess [Q, N] of indexed videos; both have gradients."""
+def plain_scores(network: S2VS, q: Tensor, n: Tensor, extra: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Scores, without a base, and range excess [Q, N] of indexed videos and extra maps; both have gradients."""
     full = torch.einsum("aiod,bpjd->abipoj", q, n)
     maps = regions(full, network.symmetric)
     if network.binarization is not None:
         maps = maps / q.shape[-1]
-    refined = convolve(network, maps.flatten(0, 1)[:, None])[:, 0]
+    read = maps[:, :, None]
+    if network.extra_maps:
+        none = maps.new_zeros((*maps.shape[:2], network.extra_maps, *maps.shape[2:]))
+        read = torch.cat([read, none if extra is None else extra], dim=2)
+    refined = convolve(network, read.flatten(0, 1))[:, 0]
     excess = (refined.abs() - 1).clamp(min=0).sum(dim=(1, 2))
     scores = frames(refined.clamp(-1, 1), network.symmetric)
     return scores.view(maps.shape[:2]), excess.view(maps.shape[:2])
@@ -37,7 +41,7 @@ def frames(maps: Tensor, symmetric: bool) -> Tensor:
 
 
 def convolve(network: S2VS, x: Tensor) -> Tensor:
-    """The CNN on maps [P, 1, T1, T2], before clipping."""
+    """The CNN on maps [P, C, T1, T2], before clipping."""
     head = network.head
     for place, layer in enumerate((head.conv1, head.conv2, head.conv3)):
         conv = layer[0] if isinstance(layer, nn.Sequential) else layer
@@ -53,13 +57,16 @@ def convolve(network: S2VS, x: Tensor) -> Tensor:
     return F.conv2d(x, head.fconv.weight.contiguous(), head.fconv.bias)
 
 
-def one_by_one(network: S2VS, queries: list[Tensor], database: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Scores and range excess [Q, N] of raw videos [T, R, D]."""
+def one_by_one(
+    network: S2VS, queries: list[Tensor], database: list[Tensor], extra: list[list[Tensor]] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Scores and range excess [Q, N] of raw videos [T, R, D]; `extra` holds maps [T1, T2, K] for every pair."""
     sides = [[indexed(network, video) for video in videos] for videos in (queries, database)]
     scores, excess = [], []
-    for (x_q, w_q), raw_q in zip(sides[0], queries, strict=True):
-        for (x_n, w_n), raw_n in zip(sides[1], database, strict=True):
-            score, over = plain_scores(network, four(x_q)[None], four(x_n)[None])
+    for i, ((x_q, w_q), raw_q) in enumerate(zip(sides[0], queries, strict=True)):
+        for j, ((x_n, w_n), raw_n) in enumerate(zip(sides[1], database, strict=True)):
+            further = None if extra is None else four(four(extra[i][j]).transpose(0, 1)).permute(2, 1, 0)[None, None]
+            score, over = plain_scores(network, four(x_q)[None], four(x_n)[None], further)
             if network.base is not None:
                 known = base_score(network, unit(network, raw_q), unit(network, raw_n), w_q, w_n)
                 score = known + network.residual_scale * score
