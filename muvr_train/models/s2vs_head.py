@@ -117,7 +117,7 @@ class S2VSHead(nn.Module):
 
 
 def refine(head: S2VSHead, maps: Tensor, sides: Sides | None) -> tuple[Tensor, Sides | None, Tensor]:
-    """Maps [P, C, T1, T2] refined and clipped to [-1, 1]: [P, T1', T2']; their sides, and the sums of the excess [P]."""
+    """Maps [P, C, T1, T2] refined and clipped to [-1, 1]: [P, T1', T2']; their sides, and summed excess [P]."""
     refined, sides = head(maps, sides)
     refined = refined[:, 0]
     excess = (F.relu(refined - 1) + F.relu(-1 - refined)).sum(dim=(1, 2))
