@@ -20,6 +20,8 @@ from muvr_train.features.cached import find_extracted
 from muvr_train.features.copies import read_plan
 from muvr_train.features.index import INDEX
 from muvr_train.features.listing import Videos, list_videos, match_videos, renamed
+from muvr_train.features.masked import mask_digests
+from muvr_train.features.masks import find_masks
 from muvr_train.features.open import open_features
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.texts import tag_texts_of, text_store, texts_of
@@ -80,8 +82,8 @@ def _find_demo(cfg: DictConfig, subject: Subject) -> None:
         text = "the built-in corpus is not in the cache: the first run of train.py or evaluate.py renders it"
         subject.findings.append(Finding("annotation", "note", text))
         return
-    subject.read(lambda: read_muvr(corpus.annotations))
-    _find_features(cfg, subject, corpus.videos)
+    subject.read(lambda: read_muvr(corpus.annotations, filters=cfg.benchmark.name == "muvr_filter" or "beside"))
+    _find_features(cfg, subject, corpus.videos, masks=corpus.masks)
 
 
 def _find_muvr(cfg: DictConfig, subject: Subject) -> None:
@@ -124,7 +126,11 @@ def _find_folder(cfg: DictConfig, subject: Subject) -> None:
 
 
 def _find_features(
-    cfg: DictConfig, subject: Subject, videos: Path | None, files: Mapping[str, str | None] | None = None
+    cfg: DictConfig,
+    subject: Subject,
+    videos: Path | None,
+    files: Mapping[str, str | None] | None = None,
+    masks: Path | None = None,
 ) -> None:
     """Open `data.features`, or the store in the cache that was extracted from `videos`.
 
@@ -133,6 +139,7 @@ def _find_features(
         subject: gets the store.
         videos: a folder of videos.
         files: id -> file of the videos that are wanted of it; None for all.
+        masks: a folder of masks whose regions a run adds to the store.
     """
     if cfg.data.features:
         subject.open(Path(cfg.data.features))
@@ -147,7 +154,7 @@ def _find_features(
 
         if subject.attempt("videos", listed):
             _report_files(subject, videos, {name for name, _ in items}, cfg.on_missing == "error")
-            _find_extracted(subject, videos, items)
+            _find_extracted(subject, videos, items, masks)
 
 
 def _report_files(subject: Subject, videos: Path, there: set[str], strict: bool) -> None:
@@ -160,7 +167,7 @@ def _report_files(subject: Subject, videos: Path, there: set[str], strict: bool)
         subject.findings.append(Finding("videos", "ok", f"{plural(len(there), 'file')} in {videos}"))
 
 
-def _find_extracted(subject: Subject, videos: Path, items: Videos) -> None:
+def _find_extracted(subject: Subject, videos: Path, items: Videos, masks: Path | None = None) -> None:
     found = find_extracted(videos, items, cache_root())
     if not found:
         text = "the features are not extracted yet: the first run of train.py or evaluate.py does it"
@@ -168,6 +175,8 @@ def _find_extracted(subject: Subject, videos: Path, items: Videos) -> None:
         return
     base = next((store for store in found if (store / INDEX).exists()), found[0])
     texts = {**texts_of(subject.benchmark), **tag_texts_of(subject.benchmark)} if subject.benchmark else {}
+    if masks is not None and subject.benchmark is not None:
+        texts |= mask_digests(find_masks(masks, subject.benchmark))
     with_texts = text_store(base, texts) if texts and (base / INDEX).exists() else base
     subject.open(with_texts if (with_texts / INDEX).exists() else base)
     if len(found) > 1:

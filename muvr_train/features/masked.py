@@ -134,6 +134,42 @@ def add_regions(
     return new, [statuses[query] for query in masks]
 
 
+def complete_regions(
+    store: Path,
+    manifest: Mapping[str, Any],
+    encoder: FrameEncoder,
+    masks: Mapping[str, Path],
+    videos: Mapping[str, Path],
+    settings: ExtractSettings | None = None,
+) -> None:
+    """Add the region features that a store in the cache lacks.
+
+    Args:
+        store: its folder; its name should tell the masks (`mask_digests`).
+        manifest: of the store.
+        encoder: made the frames.
+        masks: query id -> file or folder of its masks.
+        videos: query id -> file of its video.
+        settings: how to run.
+
+    Raises:
+        DataError: a query of which no region features can be made, by id.
+    """
+    known = read_regions(store)
+    if masks.keys() <= known.keys() and not any(known[query].status == FAILED for query in masks):
+        return
+    settings = settings or ExtractSettings()
+    with StoreWriter(store, manifest, settings.dtype, settings.shard_mib) as writer:
+        _, statuses = add_regions(writer, encoder, masks, videos, FrameSampler(), settings)
+    if failed := [f"{status.id} ({status.reason})" for status in statuses if status.status == FAILED]:
+        raise DataError(f"{store}: {len(failed)} queries have masks but no region features: {shorten(failed, 3)}")
+
+
+def mask_digests(masks: Mapping[str, Path]) -> dict[str, str]:
+    """Tell masks apart: `mask of <query>` -> hash of the names and sizes of its files."""
+    return {f"mask of {query}": _hash(path) for query, path in masks.items()}
+
+
 def _added(writer: StoreWriter, status: RegionStatus, vectors: NDArray[np.float32]) -> RegionStatus:
     """Add the vectors of a query; a bad one stops nobody else's."""
     try:

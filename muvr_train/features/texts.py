@@ -123,6 +123,7 @@ def store_with_texts(
     encoder: TextEncoder,
     dtype: str = "float16",
     tags: Mapping[str, str] = MappingProxyType({}),
+    beside: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """Give a store beside `base` with the same features and the vectors of exactly these texts.
 
@@ -136,10 +137,11 @@ def store_with_texts(
         encoder: turns texts into vectors.
         dtype: of the store.
         tags: key (`store.tag_key`) to tag, for the stream "tags".
+        beside: what else the caller adds to this store (key to hash), so that the store's name tells it.
     """
-    if not texts and not tags:
+    if not texts and not tags and not beside:
         return base
-    out = text_store(base, {**texts, **tags})
+    out = text_store(base, {**texts, **tags, **beside})
     if not (out / INDEX).exists():
         _share(base, out)
     add_texts(out, manifest, texts, encoder, dtype)

@@ -183,14 +183,18 @@ def digests_of(store: FeatureStore, ids: Sequence[str]) -> dict[str, str]:
 
 def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
     from muvr_train.demo.corpus import build_demo
+    from muvr_train.features.masks import find_masks
     from muvr_train.features.text_hash import HashTextEncoder
 
     corpus = build_demo(cfg.data.size)
-    benchmark = read_muvr(corpus.annotations)
+    benchmark = read_muvr(corpus.annotations, filters=cfg.benchmark.name == "muvr_filter" or "beside")
+    benchmark = replace(benchmark, protocol={**benchmark.protocol, "corpus": corpus.name})
     if cfg.data.features:
         path = Path(cfg.data.features)
     else:
-        path = extracted(cfg, corpus.videos, device, texts_of(benchmark), HashTextEncoder())
+        texts, tags = texts_of(benchmark), tag_texts_of(benchmark)
+        masks = find_masks(corpus.masks, benchmark)
+        path = extracted(cfg, corpus.videos, device, texts, HashTextEncoder(), tags=tags, masks=masks)
     store = open_features(path, cache_root(), cfg.residency, device)
     return f"built-in corpus, size {cfg.data.size} (shows the machinery; no claim about MUVR)", store, benchmark
 

@@ -28,8 +28,9 @@ def extracted(
     text_encoder: Any = None,
     items: list[tuple[str, Path]] | None = None,
     tags: Mapping[str, str] | None = None,
+    masks: Mapping[str, Path] | None = None,
 ) -> Path:
-    """Extract a folder of videos, and the texts and tags of the queries, into the cache; give the store's folder.
+    """Extract a folder of videos, and texts, tags and regions of the queries, into the cache; give the store's folder.
 
     Args:
         cfg: names the frame encoder.
@@ -39,12 +40,14 @@ def extracted(
         text_encoder: for the texts; None takes the frame encoder's own text tower, where it has one.
         items: ids and paths of the videos to extract; None for all in the folder, named by their paths.
         tags: key of a tag's vector to tag.
+        masks: query id (which is also the id of its video) to the file or folder of its masks.
 
     Raises:
-        DataError: videos that could not be extracted (the good ones are kept).
+        DataError: videos that could not be extracted (the good ones are kept), or masks without region features.
     """
     from muvr_train.features.cached import store_name
     from muvr_train.features.extract import extraction_manifest
+    from muvr_train.features.masked import complete_regions, mask_digests
     from muvr_train.features.sampling import FrameSampler
 
     encoder = instantiate(cfg.encoder, device=device)
@@ -60,7 +63,10 @@ def extracted(
         if text_encoder is None:
             return out
         manifest = extraction_manifest(encoder, FrameSampler(), more)
-        return store_with_texts(out, manifest, texts, text_encoder, tags=tags or {})
+        masks = masks or {}
+        store = store_with_texts(out, manifest, texts, text_encoder, tags=tags or {}, beside=mask_digests(masks))
+        complete_regions(store, manifest, encoder, masks, {query: dict(items)[query] for query in masks})
+        return store
 
 
 def _complete(
