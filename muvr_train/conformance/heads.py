@@ -183,6 +183,7 @@ class HeadTrial:
         self._check_repeated(scores)
         self._check_order(scores)
         self._check_masks(scores)
+        self._check_missing(scores)
         self._check_alone(scores)
         self._check_pieces(scores)
         self._check_saved(scores)
@@ -210,22 +211,37 @@ class HeadTrial:
         self.subject.require_equal(scores, padded, "depends on padding (3 frames, words and tags more)")
         spoilt = self.score(spoil_padded_queries(wide), self.world.database(padding=2, spoilt=True))
         self.subject.require_equal(scores, spoilt, "ignores a mask: it looks at vectors that are masked")
+
+    def _check_missing(self, scores: Tensor) -> None:
+        plain = pack_queries(self.world.items)
         for size in SPOILT:
             spoilt, what = self.score(spoil_absent(plain, size)), "NaN" if size != size else "vectors"
-            self.subject.require_equal(
-                scores, spoilt, f"leaks a missing part: {what} in the place of parts that a query lacks count"
-            )
+            self.subject.require_equal(scores, spoilt, f"leaks a missing part: {what} in its place change the score")
 
     def _check_alone(self, scores: Tensor) -> None:
         rows, columns, name = self.subject.rows, self.subject.columns, self.subject.name
-        for i, item in enumerate(self.world.items):
-            alone = self.score(pack_queries([item]))
-            own = Subject(name, rows[i : i + 1], columns)
-            own.require_equal(scores[i : i + 1], alone, "depends on which other queries are in the batch")
-        for j in range(len(self.world.videos)):
+        lacking = [[part for part in ("video", "text") if getattr(item, part) is None] for item in self.world.items]
+        for i in sorted(range(len(rows)), key=lambda place: len(lacking[place])):
+            alone = self.score(pack_queries([self.world.items[i]]))
+            problem = "depends on which other queries are in the batch"
+            if lacking[i] and self.dims.text_dim:
+                problem = f"a missing {lacking[i][0]} has a vote where other queries have one"
+            Subject(name, rows[i : i + 1], columns).require_equal(scores[i : i + 1], alone, problem)
+        for j in range(len(columns)):
             alone = self.score(database=self.world.database([j]))
             own = Subject(name, rows, columns[j : j + 1])
             own.require_equal(scores[:, j : j + 1], alone, "depends on which other videos are in the database")
+        self._check_bare(scores)
+
+    def _check_bare(self, scores: Tensor) -> None:
+        """One short query against one short video, without any padding."""
+        for i, item in enumerate(self.world.items):
+            for j, video in enumerate(self.world.videos):
+                if len(video) <= 2 and (item.video is None or len(item.video) <= 2):
+                    bare = self.score(pack_queries([item]), self.world.database([j]))
+                    own = Subject(self.subject.name, self.subject.rows[i : i + 1], self.subject.columns[j : j + 1])
+                    problem = "depends on padding: a pair alone scores differently"
+                    own.require_equal(scores[i : i + 1, j : j + 1], bare, problem)
 
     def _check_pieces(self, scores: Tensor) -> None:
         q, n = self.encoded()

@@ -68,7 +68,7 @@ def check_loss(loss: Loss | LossFactory, *, extras: Mapping[str, Tensor] | None 
         trial.check_skipped()
     with named_errors(subject, "training"):
         perturb(made, seed)
-        subject.require_gradients(made, lambda: trial.value(trial.case), reach_all=True)
+        trial.check_parameters()
 
 
 class LossTrial:
@@ -113,10 +113,6 @@ class LossTrial:
             f"rows={result.rows} and skipped={result.skipped} must add up to the {len(case.scores)} rows for {what}",
         )
         return result
-
-    def value(self, case: Case) -> Tensor:
-        """The scalar, with a graph."""
-        return self.loss.compute(case.scores, case.relevance, case.extras).value
 
     def gradient(self, case: Case, what: str) -> tuple[LossValue, Tensor]:
         """The loss and its gradient to the scores (zeros where it does not read them)."""
@@ -187,6 +183,11 @@ class LossTrial:
             largest = float(gradient[place].abs().max())
             self.subject.require(largest == 0, f"{name}, but its scores get a gradient of up to {largest:.3g}")
             self._require_same(result, self.case.rows(others), f"{name}, but it changes the loss")
+
+    def check_parameters(self) -> None:
+        """Gradients reach the loss's own parameters."""
+        leaf = self.case.scored(self.case.scores.clone().requires_grad_())
+        self.subject.require_gradients(self.loss, lambda: self.compute(leaf, "a batch").value, reach_all=True)
 
     def _describe(self, place: int) -> str:
         row = self.case.relevance[place]
