@@ -18,7 +18,7 @@ from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.annotated import check_annotated
 from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.monitor import check_monitor
-from muvr_train.preflight.regimes import check_regime
+from muvr_train.preflight.regimes import check_regime, check_seeds
 from muvr_train.preflight.rules import SHARE, number
 from muvr_train.preflight.teacher import check_teacher
 from muvr_train.preflight.values import MODES, OWN_MODEL_RULES, RULES
@@ -50,6 +50,7 @@ def check_values(cfg: DictConfig) -> None:
     _check_modes(cfg)
     _check_filter(cfg)
     _check_folds(cfg)
+    check_seeds(cfg)
     check_monitor(cfg)
     _check_processes(cfg)
     _check_targets(cfg)

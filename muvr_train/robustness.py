@@ -63,7 +63,7 @@ def add_extras(
             "uAP" in metrics.metrics,
         )
         results.resampled[row["mode"], partition.name] = samples
-        _add_intervals(row, samples, ONE_TOPIC)
+        add_intervals(row, samples, ONE_TOPIC)
     if protocol.noise:
         results.breakdowns.extend({**where, **part} for part in _noise(partition, judged, protocol))
     if partition.filters:
@@ -102,7 +102,7 @@ def add_mean_extras(results: Results, averaged: Collection[str]) -> None:
         parts = [part for (mode, name), part in samples if mode == row["mode"] and name in averaged]
         if row["partition"] == "mean" and parts:
             common = [name for name in parts[0] if all(name in part for part in parts)]
-            _add_intervals(row, {name: np.mean([part[name] for part in parts], axis=0) for name in common}, LACKING)
+            add_intervals(row, {name: np.mean([part[name] for part in parts], axis=0) for name in common}, LACKING)
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for part in results.breakdowns:
         if part["group"] in MEAN_OF and part["partition"] in averaged:
@@ -118,7 +118,8 @@ def add_mean_extras(results: Results, averaged: Collection[str]) -> None:
         results.breakdowns.append(mean)
 
 
-def _add_intervals(row: dict[str, Any], samples: Samples, otherwise: str) -> None:
+def add_intervals(row: dict[str, Any], samples: Samples, otherwise: str) -> None:
+    """Add the intervals of resampled metrics to a row; a note says `otherwise` where there are none."""
     names = [name for name in row["metrics"] if name in ("mAP", "uAP") or name.startswith("recall@")]
     row["intervals"] = {name: interval(samples[name]) if name in samples else None for name in names}
     lost = {name: undefined(samples[name]) for name in ("mAP", "uAP") if name in samples}

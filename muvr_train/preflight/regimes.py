@@ -53,6 +53,24 @@ def check_regime(cfg: DictConfig) -> None:
         )
 
 
+def check_seeds(cfg: DictConfig) -> None:
+    """Check that several seeds in one run are asked for where they can be.
+
+    Raises:
+        ConfigError: nothing is trained, or folds are.
+    """
+    if not OmegaConf.is_list(cfg.get("seed")):
+        return
+    seeds = f"seed={OmegaConf.to_container(cfg.seed)}".replace(" ", "")
+    if "loss" not in cfg:
+        raise ConfigError(f"{seeds}: several seeds are trained by train.py; give one here")
+    if cfg.benchmark.get("folds") is not None and cfg.benchmark.get("fold") is None:
+        raise ConfigError(
+            f"{seeds} and benchmark.folds={cfg.benchmark.folds} do not go together: run the folds once for each seed "
+            f"(-m seed={','.join(map(str, cfg.seed))}), or give one fold, benchmark.fold=0"
+        )
+
+
 def _check_partitions(data: DictConfig) -> None:
     names = data.get("train_partitions")
     if names is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.reports.content import ReportContent
-from muvr_train.reports.score_tables import Row, ScoreTable, partitions_of, table_by_partition
+from muvr_train.reports.score_tables import Cell, Row, ScoreTable, partitions_of, table_by_partition
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -55,6 +55,10 @@ def _row(names: tuple[str, ...], tables: list[ScoreTable]) -> str:
     found: list[Row | None] = [next((row for row in table.rows if row.names == names), None) for table in tables]
     cells = []
     for column in range(len(tables[0].columns)):
-        texts = ["-" if row is None else row.cells[column].text for row in found]
+        texts = ["-" if row is None else _figure(row.cells[column]) for row in found]
         cells.append("-" if set(texts) == {"-"} else "/".join(texts))
     return " & ".join([*(escape(name) for name in names), *cells]) + r" \\"
+
+
+def _figure(cell: Cell) -> str:
+    return rf"{cell.text} $\pm$ {cell.spread}" if cell.spread else cell.text

@@ -62,7 +62,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    text = f"**{cell.text}**" if cell.best else cell.text
+    text = (f"**{cell.text}**" if cell.best else cell.text) + (f" ± {cell.spread}" if cell.spread else "")
     return f"{text} ({cell.interval})" if cell.interval else text
 
 

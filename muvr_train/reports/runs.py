@@ -65,7 +65,7 @@ def read_run(text: str) -> Run:
     if folder is None:
         raise ConfigError(f"{text}: there is no such folder; name checkpoints/RUN, outputs/NAME or FOLDER:MODEL")
     path, model = Path(folder), text[len(folder) + 1 :]
-    content = _read_json(path / "results.json")
+    content = read_json(path / "results.json")
     own = str(content["meta"].get("model", "model"))
     others = [*content.get("baselines", []), *content.get("calibrated", [])]
     models = {own: content["rows"], **{entry["name"]: entry["rows"] for entry in others}}
@@ -77,10 +77,15 @@ def read_run(text: str) -> Run:
         raise ConfigError(f"{text}: {path} has no model {model!r}; it has {', '.join(models)}")
     name = path.resolve().name + ("" if model == own else f":{model}")
     rows = {(str(row["mode"]), str(row["partition"])): row for row in models[model]}
-    return Run(name, path, content["meta"], rows, _read_lines(path / "per_query.csv", model), _resampled(path, model))
+    return Run(name, path, content["meta"], rows, _read_lines(path / "per_query.csv", model), resampled_of(path, model))
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read results.json.
+
+    Raises:
+        DataError: it is missing or broken.
+    """
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content["rows"], list) or not isinstance(content["meta"], dict):
@@ -110,7 +115,12 @@ def _read_lines(path: Path, model: str) -> dict[tuple[str, str], dict[Key, Mappi
     return lines
 
 
-def _resampled(folder: Path, model: str) -> dict[tuple[str, str], NDArray[np.float64]]:
+def resampled_of(folder: Path, model: str) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """Read the resampled uAP [B] of a model by (mode, partition); empty where there is none.
+
+    Raises:
+        DataError: the file is broken.
+    """
     path = folder / "resampled.npz"
     if not path.is_file():
         return {}

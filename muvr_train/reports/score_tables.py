@@ -16,11 +16,12 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure: its text, whether it is the best of its column, and its 95 % interval as text."""
+    """A figure: its text, whether it is the best of its column, its 95 % interval and deviation over seeds as text."""
 
     text: str
     best: bool = False
     interval: str = ""
+    spread: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,16 +162,18 @@ def figure(row: Mapping[str, Any] | None, metric: str, gallery: int | None = Non
     k = metric.partition("@")[2]
     if value is None or row is None or (k.isdigit() and gallery is not None and int(k) > gallery):
         return Cell(MISSING)
-    interval = row.get("intervals", {}).get(metric)
+    interval, spread = row.get("intervals", {}).get(metric), row.get("std", {}).get(metric)
     return Cell(
-        percent(value), interval="" if interval is None else f"{percent(interval[0])} to {percent(interval[1])}"
+        percent(value),
+        interval="" if interval is None else f"{percent(interval[0])} to {percent(interval[1])}",
+        spread="" if spread is None else percent(spread),
     )
 
 
 def _mark_best(rows: Sequence[Row]) -> list[Row]:
     """Mark the largest figure of each column (as it is printed), where there is more than one line.
 
-    Of tag expressions, only rows over the same expressions are compared, and an upper bound is never the best.
+    Only rows over the same queries and tag expressions are compared, and an upper bound is never the best.
     """
     best: dict[tuple[str, int], list[float]] = {}
     for row in rows:
@@ -191,9 +194,10 @@ def _mark_best(rows: Sequence[Row]) -> list[Row]:
 
 
 def _asked(row: Row) -> str:
-    """What the rows that can be compared with this one have in common: `tag`, `logic` or nothing."""
-    kind, _, rest = row.names[1].partition("_")
-    return kind if rest else ""
+    """What the rows that can be compared with this one have in common: `tag`, `logic`, `+tag`, `+region` or nothing."""
+    plain, plus, part = row.names[1].partition("+")
+    kind, _, rest = plain.partition("_")
+    return plus + part or (kind if rest else "")
 
 
 def _published(content: ReportContent) -> dict[tuple[str, str], dict[str, Mapping[str, float]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -33,8 +34,8 @@ def partition_table(named: Mapping[str, Results], references: Sequence[Published
     lines: list[tuple[str, str, list[str], str | None]] = []
     for name, results in named.items():
         for mode in results.modes:
-            found = {row["partition"]: row["metrics"] for row in results.rows if row["mode"] == mode}
-            cells = [_pair(found[partition]) if partition in found else "" for partition in partitions]  # type: ignore[arg-type]
+            found = {row["partition"]: row for row in results.rows if row["mode"] == mode}
+            cells = [_pair(found[partition]) if partition in found else "" for partition in partitions]
             lines.append((escape(name), mode, cells, "dim italic" if mode == UPPER_BOUND else None))
     extent = "published, all of MUVR" if any(row.benchmark.startswith("muvr_") for row in references) else "published"
     for (system, mode), metrics in _published(references).items():
@@ -129,7 +130,8 @@ def expression_table(results: Results) -> Table | None:
         table.add_column(f"{key[1]}\n({numbers[key]})", justify="right")
     for mode in results.modes:
         found = {(part["group"], part["name"]): part["metrics"] for part in parts if part["mode"] == mode}
-        table.add_row(mode, *(f"{100 * found[key]['mAP']:.1f}" if key in found else "" for key in columns))  # type: ignore[index]
+        if found:
+            table.add_row(mode, *(f"{100 * found[key]['mAP']:.1f}" if key in found else "" for key in columns))  # type: ignore[index]
     return table
 
 
@@ -173,8 +175,13 @@ def print_tables(
         console.print(line, soft_wrap=True, markup=False)
 
 
-def _pair(metrics: Mapping[str, float]) -> str:
-    return " / ".join(f"{100 * metrics[name]:.1f}" for name in ("mAP", "uAP") if name in metrics)
+def _pair(row: Mapping[str, Any]) -> str:
+    metrics, spread = row["metrics"], row.get("std", {})
+    return " / ".join(
+        f"{100 * metrics[name]:.1f}" + (f" ± {100 * spread[name]:.1f}" if name in spread else "")
+        for name in ("mAP", "uAP")
+        if name in metrics
+    )
 
 
 def _published(rows: Sequence[PublishedRow]) -> dict[tuple[str, str], dict[str, Mapping[str, float]]]:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import DataError
 from muvr_train.evaluation import Protocol
+from muvr_train.preflight.quoting import split_override
 from muvr_train.processes import SINGLE, Group
 from muvr_train.reports.write import write_json
 from muvr_train.runner.data import Data, open_data, protocol_of
@@ -70,7 +71,7 @@ def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run], group: 
         one = fold_config(cfg, fold, own)
         one.resume_from = group.broadcast(one.resume_from)
         if group.is_first:
-            record_settings(folder / ".hydra", own / ".hydra", one)
+            record_settings(folder / ".hydra", own / ".hydra", one, f"benchmark.fold={one.benchmark.fold}")
         run = train_model(one)
         save_fold(cfg, run, group)
         close(run.loggers)
@@ -104,14 +105,22 @@ def fold_config(cfg: DictConfig, fold: int, folder: Path) -> DictConfig:
     return one
 
 
-def record_settings(source: Path, target: Path, one: DictConfig) -> None:
-    """Keep Hydra's record beside a fold's checkpoints, so that evaluate.py and resume_from find its settings there."""
+def record_settings(source: Path, target: Path, one: DictConfig, text: str) -> None:
+    """Keep Hydra's record beside a fold's or seed's checkpoints, so that evaluate.py and resume_from find it there.
+
+    Args:
+        source: the record of the whole run.
+        target: where to keep it.
+        one: the settings of the fold or seed.
+        text: what it sets, `key=value`, in place of what was typed for the key.
+    """
     if not source.is_dir():
         return
     shutil.copytree(source, target, dirs_exist_ok=True)
     OmegaConf.save(one, target / "config.yaml")
-    typed = [*OmegaConf.load(source / "overrides.yaml"), f"benchmark.fold={one.benchmark.fold}"]
-    OmegaConf.save(OmegaConf.create(typed), target / "overrides.yaml")
+    key = text.partition("=")[0]
+    typed = [given for given in map(str, OmegaConf.load(source / "overrides.yaml")) if split_override(given)[1] != key]
+    OmegaConf.save(OmegaConf.create([*typed, text]), target / "overrides.yaml")
 
 
 def save_fold(cfg: DictConfig, run: Run, group: Group = SINGLE) -> None:

@@ -69,7 +69,13 @@ class Subject:
 
 
 def finish(
-    cfg: DictConfig, folder: Path, subject: Subject, data: Data, loggers: list[Any], group: Group = SINGLE
+    cfg: DictConfig,
+    folder: Path,
+    subject: Subject,
+    data: Data,
+    loggers: list[Any],
+    group: Group = SINGLE,
+    show: bool = True,
 ) -> dict[str, float]:
     """Evaluate the subject and the untrained rows on the same queries, write everything, print the table.
 
@@ -80,6 +86,7 @@ def finish(
         data: store and benchmark.
         loggers: get the final metrics; W&B also the table and the picture.
         group: the processes that score together; the first one does all the rest.
+        show: print the table.
 
     Returns:
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`.
@@ -115,7 +122,8 @@ def finish(
     named = {**others, subject.label: results}
     modes = results.modes if data.is_released and not seen else ()
     references = [row for mode in modes for row in published_rows(part.name, mode, split=split)]
-    print_tables(named, protocol.ks, references, compared=subject.compared, notes=part.notes)
+    if show:
+        print_tables(named, protocol.ks, references, compared=subject.compared, notes=part.notes)
     log_final(loggers, flat, named, picture)
     log.info("results are in %s", folder)
     report(cfg, folder, subject.label, named, meta, references, data, subject.model)

@@ -36,6 +36,7 @@ from muvr_train.runner.models import (
 )
 from muvr_train.runner.processes import pick_device, started
 from muvr_train.runner.refusals import build_loss, refuse_batch_norm, refuse_holes, refuse_unused_rates, try_settings
+from muvr_train.runner.seeds import train_seeds
 from muvr_train.runner.teacher import Taught, open_teacher
 from muvr_train.search.sources import ModelScores
 from muvr_train.search.texts import best_mode, served_modes
@@ -59,23 +60,26 @@ def train(cfg: DictConfig) -> dict[str, float]:
     device = pick_device(cfg)
     try_settings(cfg)
     with started(cfg, device) as here:
+        if OmegaConf.is_list(cfg.seed):
+            return train_seeds(cfg, lambda one, data: train_model(one, here, data), here.group)
         if cfg.benchmark.get("folds") and cfg.benchmark.fold is None:
             return cross_fit(cfg, lambda fold: train_model(fold, here), here.group)
         run = train_model(cfg, here)
         return finish(cfg, run.folder, run.subject, run.data, run.loggers, here.group)
 
 
-def train_model(cfg: DictConfig, here: Here) -> Run:
-    """Train, and put the best checkpoint's weights into the model."""
+def train_model(cfg: DictConfig, here: Here, opened: Data | None = None) -> Run:
+    """Train on what the config names or is already opened, and put the best checkpoint's weights into the model."""
     torch.manual_seed(cfg.seed)
     group, device = here.group, here.device
 
     def prepare() -> tuple[Data, Retriever, Taught | None]:
-        data = open_data(cfg, device)
+        data = opened or open_data(cfg, device)
         model = limited(build_retriever(cfg.model, cfg.fusion, data.store.dims), cfg)
         taught = open_teacher(cfg, data, device)
         if group.is_first:
-            data.print_overview(cfg, device)
+            if opened is None:
+                data.print_overview(cfg, device)
             refuse_holes(cfg, model, data)
             refuse_batch_norm(model, group)
             refuse_unused_rates(cfg, model)
