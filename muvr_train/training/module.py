@@ -135,10 +135,17 @@ class RetrievalModule(pl.LightningModule):
         Raises:
             ConfigError: with another teacher, or with weight averaging switched on or off.
         """
-        for key, name in (("teacher", "teacher"), ("ema", "trainer.ema")):
-            then, now = checkpoint["muvr_train"].get(key), self.recipe.get(key)
-            if then != now:
-                raise ConfigError(f"{name}: the run was begun with {then}, and would go on with {now}")
+        then, now = (
+            {key: recipe.get(key) for key in ("teacher", "ema")} for recipe in (checkpoint["muvr_train"], self.recipe)
+        )
+        if then["ema"] != now["ema"]:
+            given = "null" if then["ema"] is None else then["ema"]
+            raise ConfigError(f"trainer.ema={now['ema']}: the run was begun with another, give trainer.ema={given}")
+        if then["teacher"] != now["teacher"]:
+            raise ConfigError(
+                f"teacher: the run was begun with {then['teacher']}, and would go on with {now['teacher']}. Give the "
+                "former as teacher=... (teacher=null where there was none)"
+            )
         if checkpoint["global_step"] < self.total_steps:
             checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["is_last_batch"] = False
 

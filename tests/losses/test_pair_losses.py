@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,9 +19,12 @@ from muvr_train.losses.composite import CompositeLoss
 from muvr_train.losses.distillation import DistillationLoss
 from muvr_train.losses.hard_negative import HardNegativeLoss
 from muvr_train.losses.infonce import InfoNCELoss
+from muvr_train.losses.range_regularization import RangeRegularizationLoss
+from muvr_train.losses.self_similarity import SelfSimilarityLoss
 from muvr_train.losses.sigmoid import SigmoidLoss
 from muvr_train.losses.smooth_ap import SmoothAPLoss
 from muvr_train.metrics.functional import average_precision
+from muvr_train.testing import check_loss
 from tests.reference import pair_losses as slow
 
 Q, N = 7, 11
@@ -295,3 +299,18 @@ def test_partial_matches_are_not_judged_by_losses_that_do_not_read_them() -> Non
 def test_impossible_settings_are_named(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+OWN: dict[str, Callable[[], Loss]] = {
+    **{name: case[0] for name, case in CASES.items()},
+    **{f"infonce {kind}": partial(InfoNCELoss, positives=kind) for kind in ("each", "out", "in")},
+    "hard_negative": HardNegativeLoss,
+    "self_similarity": SelfSimilarityLoss,
+    "range_regularization": RangeRegularizationLoss,
+    "teacher's video": partial(DistillationLoss, on="video", teacher="video"),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_check_for_authors_passes(name: str) -> None:
+    check_loss(OWN[name])

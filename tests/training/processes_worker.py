@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from muvr_train.data.batch import Batch
 from muvr_train.losses.base import Loss, LossValue
 from muvr_train.losses.composite import CompositeLoss
+from muvr_train.losses.distillation import DistillationLoss
 from muvr_train.losses.hard_negative import HardNegativeLoss
 from muvr_train.losses.infonce import InfoNCELoss
 from muvr_train.losses.range_regularization import RangeRegularizationLoss
@@ -21,6 +22,7 @@ from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
 from muvr_train.processes import Group
 from muvr_train.training.module import RetrievalModule
+from muvr_train.training.teacher import Teacher, read_from_teacher
 from muvr_train.types import M, QueryBatch, StoreDims, TextTokens, Tokens
 from tests.together import outcome
 
@@ -47,12 +49,16 @@ def make_module(group: Group, learned: bool = True, **network: Any) -> Retrieval
         "range": RangeRegularizationLoss("video"),
         "text": InfoNCELoss("text", 0.1),
         "learned": LearnedTemperature() if learned else None,
+        "taught": DistillationLoss("fused", mse=1.0),
+        "taught_text": DistillationLoss("fused", teacher="text"),
     }
     settings: dict[str, Any] = {"residual": True, "base": "chamfer", **network}
     retriever = Retriever(S2VS(8, 2, **settings), WeightedFusion(DIMS), DIMS)
     for parameter in retriever.parameters():  # nothing at 0, where gradients could hide; maps beyond [-1, 1]
         nn.init.normal_(parameter, std=0.5)
-    return RetrievalModule(retriever, CompositeLoss(losses, {"range": 0.01}), 10, group=group)
+    loss = CompositeLoss(losses, {"range": 0.01})
+    teacher = Teacher(Retriever(S2VS(8, 2, base="chamfer"), WeightedFusion(DIMS), DIMS), read_from_teacher(loss.needs))
+    return RetrievalModule(retriever, loss, 10, group=group, teacher=teacher)
 
 
 def make_batch(
