@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
-from muvr_train.left_out import NO_LIST, NO_MATCH, NO_SCORES, NO_TEXT, Reasons, left_out
+from muvr_train.judging import judged_rows
+from muvr_train.left_out import NO_LIST, NO_MATCH, Reasons, left_out
 from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions
 from muvr_train.metrics.ranks import Ties
 from muvr_train.metrics.trapezoids import with_trapezoids
@@ -18,11 +19,11 @@ from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
 from muvr_train.results import Kept, Results
 from muvr_train.robustness import add_extras, add_mean_extras, query_extras
-from muvr_train.search.filter_scores import TagSettings, score_filters
-from muvr_train.search.judged import JudgedScores, judge
-from muvr_train.search.partitions import score_partitions
-from muvr_train.search.sources import GivenFilters, ModelScores, ScoreSource, check_modes
-from muvr_train.search.texts import official_texts, served_modes, text_notes
+from muvr_train.search.filter_scores import TagSettings
+from muvr_train.search.judged import JudgedScores
+from muvr_train.search.protocols import GivenFilters
+from muvr_train.search.sources import TAGGED, ModelScores, ScoreSource
+from muvr_train.search.texts import check_modes, official_texts, served_modes, text_notes
 
 log = logging.getLogger(__name__)
 KS = (1, 5, 10, 200, 500, 1000, 2000)
@@ -33,18 +34,19 @@ class Protocol:
     """How an evaluation is done.
 
     Attributes:
-        modes: of v, t, tv; None takes what the source of the scores can serve.
+        modes: of v, t, tv, tv+tag, tv+region; None takes what is worth a row, see `texts.served_modes`.
         ks: cut-offs of recall@k.
         ties: average (expected value under random order), optimistic or pessimistic.
         on_missing: `error` refuses to be partial; `official` lets missing queries drop out and counts missing database
             videos as not retrieved, as the official MUVR program does; see also `texts.official_texts`.
         memory_budget: bytes that scoring may hold, see `exhaustive.block_bytes`; None for a quarter of what is free.
-        keep_scores: keep the scores in the results, for reports; of tag expressions only those of the first mode.
+        keep_scores: keep the scores in the results, for reports; of MUVR-Filter only those of the first mode of tags,
+            and none of mode tv+tag.
         bootstrap: resamples of the search topics, for 95 % intervals; 0 for none.
         noise: share of the positives that the annotation noise check changes; None for no check.
         details: metrics per level, and for every query its best-scored non-matches and its first missed match.
-        tags: rows of a benchmark with tag expressions (MUVR-Filter). They have no uAP: scores of one query under
-            different expressions are not one ranking (the official program writes 0).
+        tags: rows of MUVR-Filter. Tag expressions have no uAP: scores of one query under different expressions are not
+            one ranking (the official program writes 0).
     """
 
     modes: tuple[str, ...] | None = None
@@ -99,19 +101,19 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
     modes = protocol.modes or served_modes(source, benchmark)
     check_modes(modes, source)
     if protocol.on_missing == "error":
-        source.refuse_missing(benchmark, protocol.modes or source.modes)
+        source.refuse_missing(benchmark, protocol.modes or [mode for mode in source.modes if mode != TAGGED])
     results = Results(benchmark.name)
     averaged = benchmark.averaged or [partition.name for partition in benchmark.partitions]
     per_mode: dict[str, list[PartitionMetrics]] = {} if benchmark.has_filters else {mode: [] for mode in modes}
     every = not benchmark.has_filters or isinstance(source, GivenFilters)
     reasons: Reasons = {}
-    for partition, mode, judged, counts in _judged(source, benchmark, modes, protocol, reasons):
+    for partition, mode, judged, counts in judged_rows(source, benchmark, modes, protocol.tags, protocol.ties, reasons):
         per_mode.setdefault(mode, [])
         if not judged.counted.any():
             reasons[partition.name, mode] = NO_MATCH if partition.divisor == "found" else NO_LIST
             continue
         metrics = _add_row(results, partition, mode, judged, counts, protocol)
-        if protocol.keep_scores and (every or mode == protocol.tags.kept):
+        if protocol.keep_scores and (mode != TAGGED if every else mode == protocol.tags.kept):
             results.kept.append(Kept(partition, mode, judged, metrics.groups, metrics.pooled))
         if partition.name in averaged:
             per_mode[mode].append(metrics)
@@ -124,37 +126,6 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
         raise DataError(f"benchmark {benchmark.name}: no query with features has a tag expression that is evaluated")
     add_mean_extras(results, averaged)
     return results
-
-
-Row = tuple[Partition, str, JudgedScores, dict[str, int]]
-
-
-def _judged(
-    source: ScoreSource, benchmark: Benchmark, modes: Sequence[str], protocol: Protocol, reasons: Reasons
-) -> Iterator[Row]:
-    """Give partition, mode, judged scores and counts of each row; tag expressions are expanded one mode at a time."""
-    known = {partition.name: len(source.known_queries(partition)) for partition in benchmark.partitions}
-    if not any(known.values()):
-        source.score(benchmark.partitions[0], modes)  # refuses, and says what is there instead
-    reasons.update({(name, ""): NO_SCORES for name, count in known.items() if not count})
-    scorable = [partition for partition in benchmark.partitions if known[partition.name]]
-    missing = {partition.name: len(partition.queries) - known[partition.name] for partition in scorable}
-    if benchmark.has_filters:
-        for partition in scorable:
-            for expanded in score_filters(source, partition, modes, protocol.tags, protocol.ties):
-                counts = {"missing_queries": missing[partition.name], **expanded.counts}
-                yield partition, expanded.mode, expanded.judged, counts
-        return
-    for partition, scored in score_partitions(source, scorable, modes):
-        for mode in modes:
-            matrix = scored.get(mode)
-            if matrix is None or not matrix.queries:
-                reasons[partition.name, mode] = NO_TEXT
-                continue
-            matrix.refuse_nan()
-            without = known[partition.name] - len(matrix.queries)
-            counts = {"missing_queries": missing[partition.name], "queries_without_text": without}
-            yield partition, mode, judge(partition, matrix), counts
 
 
 def _add_means(
@@ -191,7 +162,7 @@ def _add_row(
         judged.counted,
         ks=protocol.ks,
         ties=protocol.ties,
-        pooled=not partition.filters,
+        pooled=not judged.tagged,
     )
     if partition.trapezoids:
         metrics = with_trapezoids(

@@ -11,6 +11,7 @@ Reasons = dict[tuple[str, str], str]
 """Why a partition has no row in a mode, by the names of both; mode "" for all modes."""
 NO_SCORES = "no query or no database video has scores"
 NO_TEXT = "no scored query has a text"
+NO_REGION = "no scored query has features of a marked region"
 NO_MATCH = "no match of any query was scored"
 NO_LIST = "no scored query has a list of positives"
 NO_EXPRESSION = "no scored query has a tag expression that is evaluated there"

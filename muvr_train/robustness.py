@@ -66,7 +66,7 @@ def add_extras(
         add_intervals(row, samples, ONE_TOPIC)
     if protocol.noise:
         results.breakdowns.extend({**where, **part} for part in _noise(partition, judged, protocol))
-    if partition.filters:
+    if judged.tagged:
         results.breakdowns.extend({**where, **part} for part in _expression_groups(partition, judged, metrics))
     elif protocol.details:
         results.breakdowns.extend({**where, **part} for part in _levels(partition, judged, metrics, protocol))

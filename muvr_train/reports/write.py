@@ -30,6 +30,9 @@ DEFINITIONS = {
     "mode tag_<m>": "MUVR-Filter, the expressions that the official program evaluates: the query's score + m * sum of "
     "the tags' signed cosines (0: without tags); m = K > 1: the top K by the query's score, ranked by that sum",
     "mode logic_<m>": "the same for all expressions; AND adds conditions, OR takes the best (cosines less their mean)",
+    "mode tv+tag": "queries with each of their tag expressions, AND, OR or neither: the score of mode tv plus what the "
+    "model's head makes of the tags (untrained: 0.3 * sum of the signed cosines, of OR their maximum)",
+    "mode tv+region": "queries with a marked region: what is inside it takes the place of their frames",
     "mode upper_bound_by_labels": "no method: for each expression the combination with the best average precision",
     "intervals": "95 % percentile interval, bootstrap over the search topics of each partition; narrow with few topics."
     " Resamples without a counted query or match are left out, and their number is in the row's notes",
@@ -52,7 +55,8 @@ DEFINITIONS = {
     "counts.expressions": "pairs of a query and a tag expression: what the means are over",
     "counts.expressions_left_out": "that begin with AND or OR, which the official program does not evaluate",
     "counts.missing_expressions": "officially evaluated ones that a score file lacks, left out (on_missing=official)",
-    "counts.expressions_without_tag_vectors": "with AND or OR, left out because a tag has no vector",
+    "counts.queries_without_region": "queries left out of mode tv+region because they have no marked region",
+    "counts.expressions_without_tag_vectors": "left out because a tag has no vector (officially only with AND or OR)",
     "counts.queries_without_expressions": "queries that have no evaluated expression",
     "counts.partitions": "of a mean: the partitions it is over; notes name those that are left out",
     "counts.self_removed": "queries removed from their own ranking",
@@ -101,10 +105,10 @@ def write_results(
     path = folder / "results.json"
     write_json(path, content)
     write_resampled(folder / "resampled.npz", named)
-    lines = results.per_query
+    columns = dict.fromkeys(("model", *(key for other in named.values() for line in other.per_query for key in line)))
     temporary = folder / ".per_query.csv.tmp"
     with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=["model", *(lines[0] if lines else ["query"])], lineterminator="\n")
+        writer = csv.DictWriter(file, fieldnames=list(columns), lineterminator="\n")
         writer.writeheader()
         for name, other in named.items():
             writer.writerows({"model": name, **line} for line in other.per_query)

@@ -114,9 +114,13 @@ def video_bytes(store: FeatureStore, ids: Sequence[str]) -> NDArray[np.int64]:
 
 
 def query_bytes(queries: QueryBatch) -> int:
-    """Bytes that the tokens of queries take while they are scored."""
-    parts = [part.x for part in (queries.video, queries.text) if part is not None]
-    return QUERY_COPIES * sum(part.nbytes for part in parts)
+    """Bytes that the tokens of queries take while they are scored; those of a region once more as those of a video."""
+    parts = [part.x for part in (queries.video, queries.text, queries.tags, queries.region) if part is not None]
+    total = sum(part.nbytes for part in parts)
+    if queries.video is not None and queries.region is not None:
+        video, frames = queries.video.x, max(queries.video.x.shape[1], queries.region.x.shape[1])
+        total += video.nbytes // video.shape[1] * frames
+    return QUERY_COPIES * total
 
 
 def encoded_blocks(

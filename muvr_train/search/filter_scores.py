@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, UPPER_BOUND, Expression, operator_of, parse, sign_of
+from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, UPPER_BOUND, operator_of, parse, sign_of
 from muvr_train.benchmarks.muvr_filter import FilterRow, filter_rows
 from muvr_train.benchmarks.types import Judgement, Partition
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.metrics.ranks import Ties
-from muvr_train.search.filter import Floats, TagPlaces, logic_adjustment, merge, mode_suffix, official_adjustment
-from muvr_train.search.judged import JudgedScores, judge_rows
-from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.sources import GivenFilters, ScoreSource, TagSource
+from muvr_train.search.expanding import Expanded, ExpandedRows, Expander, refuse_nan_tags
+from muvr_train.search.filter import Floats, logic_adjustment, merge, mode_suffix, official_adjustment
+from muvr_train.search.judged import JudgedScores
+from muvr_train.search.learned_tags import learned
+from muvr_train.search.protocols import GivenFilters, LearnedTags, TagSource
+from muvr_train.search.sources import TAGGED, ScoreSource
 from muvr_train.search.upper_bound import best_combination
 
 log = logging.getLogger(__name__)
@@ -49,22 +50,6 @@ class TagSettings:
     def kept(self) -> str | None:
         """Name of the row whose scores are kept for reports: the official one of the first mode."""
         return OFFICIAL + mode_suffix(self.modes[0]) if self.modes else None
-
-
-class Expanded(NamedTuple):
-    """The scores of one mode.
-
-    Attributes:
-        mode: Name of the row: `tag_<m>` (officially evaluated expressions), `logic_<m>` (all), or `UPPER_BOUND` (all).
-        judged: Scores and judgements, a row per query and expression.
-        counts: `expressions_left_out` (begin with AND or OR, which the official program passes over),
-            `expressions_without_tag_vectors` (left out), `queries_without_expressions`; of given scores also
-            `missing_expressions` (officially evaluated ones of known queries that have no scores).
-    """
-
-    mode: str
-    judged: JudgedScores
-    counts: dict[str, int]
 
 
 def score_filters(
@@ -100,7 +85,7 @@ def score_filters(
             f"benchmark=muvr_filter needs the scores of tags, which {type(source).__name__} does not give: "
             "evaluate a model on features (model=... or ckpt_path=...), or use benchmark=muvr_base"
         )
-    mode = "tv" if "tv" in modes else modes[0]
+    mode = "tv" if {"tv", TAGGED} & set(modes) else modes[0]
     matrix = source.score(partition, [mode])[mode]
     matrix.refuse_nan()
     queries = frozenset(matrix.queries)
@@ -115,13 +100,15 @@ def score_filters(
     if not pairs:
         return
     tags = source.tag_scores(partition, pairs)
-    _refuse_nan(tags, pairs, matrix.database)
-    expander = _Expander(partition, matrix, pairs)
+    refuse_nan_tags(tags, pairs, matrix.database)
+    expander = Expander(partition, matrix, pairs)
     left_out = {"expressions_left_out": len(rows) - len(official), "expressions_without_tag_vectors": 0}
     yield from _merged(OFFICIAL, expander.expand(official, left_out), tags, settings)
     lacking = {"expressions_left_out": 0, "expressions_without_tag_vectors": len(rows) - len(able)}
     if settings.logic:
         yield from _merged(LOGIC, expander.expand(able, lacking), tags, settings)
+    if able and mode == "tv" and isinstance(source, LearnedTags) and source.learns_tags:
+        yield learned(source, expander.expand(able, lacking), tags)
     if settings.upper_bound and able:
         every = expander.expand(able, lacking)
         cuts = [_as_official(source, row) if row.official else None for row in able]
@@ -135,48 +122,6 @@ def _as_official(source: TagSource, row: FilterRow) -> FilterRow:
     """Read a row by the official cuts where their tags have vectors, as then the official program scores it so."""
     cut = replace(row, expression=parse(str(row.judgement.expression)))
     return cut if all(source.has_tag(*pair) for pair in cut.pairs) else row
-
-
-class _Rows(NamedTuple):
-    """Rows of queries and expressions: `judged` holds the scores of the queries alone."""
-
-    judged: JudgedScores
-    expressions: list[Expression]
-    places: list[TagPlaces]
-    counts: dict[str, int]
-
-
-class _Expander:
-    """Repeats the scores of queries for their expressions.
-
-    Args:
-        partition: whose judgements count.
-        matrix: scores of the queries.
-        pairs: query and tag of each row of the tag scores.
-    """
-
-    def __init__(self, partition: Partition, matrix: ScoreMatrix, pairs: Sequence[tuple[str, str]]) -> None:
-        self.partition, self.matrix = partition, matrix
-        self.query = {query: row for row, query in enumerate(matrix.queries)}
-        self.pair = {pair: row for row, pair in enumerate(pairs)}
-
-    def expand(self, rows: Sequence[FilterRow], left_out: dict[str, int]) -> _Rows:
-        """Give the rows their query's scores; `left_out` joins the counts."""
-        base = self.matrix.scores[[self.query[row.judgement.query] for row in rows]]
-        judged = judge_rows(self.partition, [row.judgement for row in rows], self.matrix.database, base)
-        queries = len(set(judged.queries))
-        counts = {
-            "queries": queries,
-            "counted_queries": queries,
-            "expressions": len(rows),
-            **left_out,
-            "queries_without_expressions": len(self.query) - queries,
-        }
-        return _Rows(judged, [row.expression for row in rows], [self.places(row) for row in rows], counts)
-
-    def places(self, row: FilterRow) -> TagPlaces:
-        """Where the tags of an expression stand among the tag scores."""
-        return {tag: self.pair[query, tag] for query, tag in row.pairs}
 
 
 def _counts_of_given(partition: Partition, judged: JudgedScores, known: Sequence[str]) -> dict[str, int]:
@@ -195,7 +140,7 @@ def _counts_of_given(partition: Partition, judged: JudgedScores, known: Sequence
     }
 
 
-def _merged(prefix: str, rows: _Rows, tags: Floats, settings: TagSettings) -> Iterator[Expanded]:
+def _merged(prefix: str, rows: ExpandedRows, tags: Floats, settings: TagSettings) -> Iterator[Expanded]:
     if not rows.expressions:
         return
     adjust = official_adjustment if prefix == OFFICIAL else logic_adjustment
@@ -235,14 +180,3 @@ def expression_groups(
             members = np.array([value == name for value in values], dtype=bool)
             if members.any():
                 yield group, name, members
-
-
-def _refuse_nan(tags: Floats, pairs: Sequence[tuple[str, str]], database: Sequence[str]) -> None:
-    broken = np.argwhere(~np.isfinite(tags))
-    if len(broken):
-        row, column = broken[0]
-        query, tag = pairs[row]
-        raise DataError(
-            f"{len(broken)} tag scores are not finite; the first is {tags[row, column]}, of tag '{tag}' of query "
-            f"{query} against video {database[column]}: look at the features of both and at the checkpoint"
-        )

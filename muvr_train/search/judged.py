@@ -40,6 +40,11 @@ class JudgedScores:
         """The query ids of the rows."""
         return tuple(judgement.query for judgement in self.judgements)
 
+    @property
+    def tagged(self) -> bool:
+        """Whether the rows are those of queries with tag expressions."""
+        return any(judgement.expression is not None for judgement in self.judgements)
+
 
 def judge(partition: Partition, matrix: ScoreMatrix) -> JudgedScores:
     """Put what is right beside scores of the partition's queries against videos of its database."""

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from muvr_train.agreement import in_step
+from muvr_train.benchmarks.muvr_filter import FilterRow
 from muvr_train.benchmarks.types import Benchmark, Partition, Query
-from muvr_train.data.batch import load_queries
-from muvr_train.errors import ConfigError, DataError
+from muvr_train.data.batch import REGION, has_regions, load_queries
+from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore, tag_key
 from muvr_train.models.queries import MODES
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
 from muvr_train.search.exhaustive import query_bytes, query_scorer, refuse_small_budget
-from muvr_train.search.judged import JudgedScores
+from muvr_train.search.filter import TagPlaces
 from muvr_train.search.required import refuse_missing
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.shares import Rows, Work, score_work
+from muvr_train.search.tag_adjustment import adjustments
 from muvr_train.types import QueryBatch, TextTokens
+
+TAGGED, FOCUSED = "tv+tag", "tv+region"
+"""The modes of queries with tag expressions, and of queries with a marked region."""
 
 
 class ScoreSource(Protocol):
@@ -55,29 +61,16 @@ class ScoreSource(Protocol):
         """
 
 
-@runtime_checkable
-class TagSource(Protocol):
-    """A source of scores that can also score tags."""
-
-    def has_tag(self, query: str, tag: str) -> bool:
-        """Whether it can score this tag of this query."""
-
-    def tag_scores(self, partition: Partition, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Scores [P, N] of tags of queries, the columns those of `ScoreSource.score`."""
-
-
-@runtime_checkable
-class GivenFilters(Protocol):
-    """A source that has the scores of MUVR-Filter's rows themselves, or scores that no tag can be merged with."""
-
-    def filter_scores(self, partition: Partition) -> Iterator[tuple[str, JudgedScores]]:
-        """Names of rows, and their scores of queries with tag expressions."""
-
-
 def supported_modes(model: Retriever, store: FeatureStore) -> tuple[str, ...]:
-    """Give the modes that a store and a model can serve: v, and t and tv where both know texts."""
+    """Give the modes that a store and a model can serve.
+
+    They are v; t and tv where both know texts, tv+tag where the store has vectors of tags as well; and tv+region where
+    it has features of marked regions.
+    """
     with_text = store.dims.text_dim is not None and model.text_part is not None
-    return ("v", "t", "tv") if with_text else ("v",)
+    tagged = (TAGGED,) if with_text and "tags" in store.streams else ()
+    focused = (FOCUSED,) if has_regions(store) else ()
+    return (*(("v", "t", "tv") if with_text else ("v",)), *tagged, *focused)
 
 
 class ModelScores:
@@ -139,6 +132,10 @@ class ModelScores:
         """Whether the store holds a text vector of this query."""
         return self.store.has(query, "text")
 
+    def has_region(self, query: str) -> bool:
+        """Whether the store holds usable features of this query's marked region."""
+        return self.store.has(query, REGION) and has_regions(self.store)
+
     def has_tag(self, query: str, tag: str) -> bool:
         """Whether the store holds the vector of this tag of this query."""
         return self.store.has(tag_key(query, tag), "tags")
@@ -176,6 +173,17 @@ class ModelScores:
         _, (filled,) = self._score(work)
         return filled["tags"][[number[key] for key in keys]]
 
+    @property
+    def learns_tags(self) -> bool:
+        """Whether the head learns the weight of tags."""
+        return self.model.head.learns_tags
+
+    def tag_adjustments(
+        self, rows: Sequence[FilterRow], places: Sequence[TagPlaces], tags: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """What the head adds to scores in mode tv for tag expressions; see `LearnedTags`."""
+        return adjustments(self.model.head, self.store, rows, places, tags, device_of(self.model))
+
     def _score(self, work: Callable[[], Work]) -> tuple[Work, list[dict[str, NDArray[np.float32]]]]:
         return score_work(work, self.model, self.store, device_of(self.model), self.memory_budget, self.group)
 
@@ -183,14 +191,17 @@ class ModelScores:
         """What is scored for a partition: queries that have a part of the same modes are rows of one kind."""
         queries, database = self._queries(partition), self._database(partition)
         as_text = self.frames_as_text and bool(set(modes) - {"v"})
-        batch = load_queries(self.store, queries, frames_as_text=as_text).to(device_of(self.model))
+        batch = load_queries(self.store, queries, frames_as_text=as_text, regions=FOCUSED in modes)
+        batch = batch.to(device_of(self.model))
         groups = _groups(batch, modes)
         groups.pop((), None)
         rows = []
         for places, names in groups.items():
             part = batch if len(places) == len(batch) else batch[torch.tensor(places, dtype=torch.long)]
+            part = part if FOCUSED in names else replace(part, region=None)
             rows.append(Rows(part.ids, tuple(names), partial(query_scorer, self.model, part, names)))
-        frames = 0 if batch.video is None or set(modes) == {"t"} else batch.video.mask.shape[1]
+        shown = () if set(modes) == {"t"} else (batch.video, batch.region)
+        frames = max((part.mask.shape[1] for part in shown if part is not None), default=0)
         return Work(database, tuple(rows), query_bytes(batch), frames)
 
     def _queries(self, partition: Partition) -> list[Query]:
@@ -206,32 +217,16 @@ class ModelScores:
         return database
 
 
-def check_modes(modes: Sequence[str], source: ScoreSource) -> None:
-    """Refuse modes that this source cannot serve.
-
-    Raises:
-        ConfigError: naming the mode.
-    """
-    for mode in modes:
-        if mode in source.modes:
-            continue
-        if mode not in MODES:
-            raise ConfigError(f"benchmark.modes: unknown mode '{mode}', choose from {', '.join(source.modes)}")
-        raise ConfigError(
-            f"benchmark.modes: mode {mode} needs texts, but the store and this model serve only "
-            f"{', '.join(source.modes)}"
-        )
-
-
 def device_of(model: torch.nn.Module) -> torch.device:
     """Give the device a model lives on."""
     return next(iter([*model.parameters(), *model.buffers()])).device
 
 
 def _groups(batch: QueryBatch, modes: Sequence[str]) -> dict[tuple[int, ...], list[str]]:
-    """Modes by the row numbers of the queries that have a part of them."""
+    """Modes by the row numbers of the queries that have a part of them; mode tv+region asks for a region."""
     groups: dict[tuple[int, ...], list[str]] = {}
     for mode in modes:
-        able = torch.stack([batch.present[part] for part in MODES[mode]]).any(dim=0)
+        parts = [REGION] if mode == FOCUSED else MODES[mode]
+        able = torch.stack([batch.present[part] for part in parts]).any(dim=0)
         groups.setdefault(tuple(able.nonzero().flatten().tolist()), []).append(mode)
     return groups

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark
-from muvr_train.search.sources import ScoreSource
+from muvr_train.errors import ConfigError
+from muvr_train.models.queries import MODES
+from muvr_train.search.protocols import LearnedTags, RegionSource
+from muvr_train.search.sources import FOCUSED, TAGGED, ScoreSource
 
 MUVR = ("muvr_base", "muvr_filter")
 
@@ -27,10 +31,45 @@ def official_texts(on_missing: str, benchmark: Benchmark) -> bool:
 
 
 def served_modes(source: ScoreSource, benchmark: Benchmark) -> tuple[str, ...]:
-    """Give the modes of a source, only v where no query of the benchmark has a text vector: tv would be v again."""
+    """Give the modes of a source that are worth a row.
+
+    Without t and tv where no query of the benchmark has a text vector: tv would be v again. With tv+tag where tag
+    expressions stand beside the plain queries, and with tv+region where a query has a region.
+    """
+    modes = dict.fromkeys(source.modes)
     if isinstance(source, TextSource) and not any(source.has_text(query.id) for query in benchmark.queries):
-        return tuple(mode for mode in source.modes if mode == "v")
-    return source.modes
+        modes = dict.fromkeys(mode for mode in modes if mode not in ("t", "tv"))
+    if isinstance(source, LearnedTags) and not _has_readable_tags(source, benchmark):
+        modes.pop(TAGGED, None)
+    if isinstance(source, RegionSource) and not any(source.has_region(query.id) for query in benchmark.queries):
+        modes.pop(FOCUSED, None)
+    return tuple(modes)
+
+
+def _has_readable_tags(source: LearnedTags, benchmark: Benchmark) -> bool:
+    """Whether a tag expression that is evaluated beside the plain queries has vectors of all its tags."""
+    if not benchmark.filters_beside:
+        return False
+    rows = (row for partition in benchmark.partitions for row in filter_rows(partition))
+    return any(all(source.has_tag(*pair) for pair in row.pairs) for row in rows)
+
+
+def check_modes(modes: Sequence[str], source: ScoreSource) -> None:
+    """Refuse modes that this source cannot serve.
+
+    Raises:
+        ConfigError: naming the mode.
+    """
+    for mode in modes:
+        if mode in source.modes:
+            continue
+        if mode not in MODES:
+            raise ConfigError(f"benchmark.modes: unknown mode '{mode}', choose from {', '.join(source.modes)}")
+        needed = {TAGGED: "texts and vectors of tags", FOCUSED: "features of marked regions"}.get(mode, "texts")
+        raise ConfigError(
+            f"benchmark.modes: mode {mode} needs {needed}, but the store and this model serve only "
+            f"{', '.join(source.modes)}"
+        )
 
 
 def best_mode(modes: tuple[str, ...]) -> str:
