@@ -17,11 +17,12 @@ from muvr_train.models.baselines import BASELINES
 from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.annotated import check_annotated
 from muvr_train.preflight.calibration import check_calibration
+from muvr_train.preflight.custom import check_custom
 from muvr_train.preflight.monitor import check_monitor
 from muvr_train.preflight.regimes import check_regime, check_seeds
 from muvr_train.preflight.rules import SHARE, number
 from muvr_train.preflight.teacher import check_teacher
-from muvr_train.preflight.values import MODES, OWN_MODEL_RULES, RULES
+from muvr_train.preflight.values import OWN_MODEL_RULES, RULES, modes_of
 
 _ABSENT = object()
 
@@ -55,7 +56,8 @@ def check_values(cfg: DictConfig) -> None:
     _check_processes(cfg)
     _check_targets(cfg)
     check_teacher(cfg)
-    check_calibration(cfg, None if cfg.get("benchmark") is None else cfg.benchmark.modes or MODES[cfg.benchmark.name])
+    benchmark = cfg.get("benchmark")
+    check_calibration(cfg, None if benchmark is None else benchmark.modes or modes_of(benchmark.name))
 
 
 def check_paths(cfg: DictConfig) -> None:
@@ -101,6 +103,7 @@ def _check_data(cfg: DictConfig) -> None:
     data, benchmark = cfg.get("data"), cfg.get("benchmark")
     if data is None or benchmark is None:
         return
+    check_custom(cfg)
     check_annotated(cfg)
     check_regime(cfg)
     if abs(sum(data.fractions) - 1) > 1e-6:
@@ -139,7 +142,7 @@ def check_sources(cfg: DictConfig) -> None:
         return
     if data.kind == "folder":
         raise ConfigError("data=folder needs data.videos=DIR, the folder with your video files")
-    if data.kind in ("muvr", "table") and not cfg.get("scores"):
+    if data.kind in ("muvr", "table", "custom") and not cfg.get("scores"):
         raise ConfigError(f"data={data.kind} needs data.features=STORE (or a folder of .npy files), or data.videos=DIR")
     if data.kind == "annotated" and not cfg.get("scores"):
         raise ConfigError(
@@ -152,9 +155,9 @@ def _check_modes(cfg: DictConfig) -> None:
     benchmark = cfg.get("benchmark")
     if benchmark is None or benchmark.modes is None:
         return
-    wrong = [mode for mode in benchmark.modes if mode not in MODES[benchmark.name]]
+    wrong = [mode for mode in benchmark.modes if mode not in modes_of(benchmark.name)]
     if wrong:
-        allowed = ", ".join(MODES[benchmark.name])
+        allowed = ", ".join(modes_of(benchmark.name))
         raise ConfigError(
             f"benchmark.modes={_plain(benchmark.modes)}: benchmark={benchmark.name} has no mode {wrong[0]}; "
             f"it has {allowed}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from muvr_train.benchmarks.custom import read_custom
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.readers import READERS
 from muvr_train.benchmarks.splits import apply_splits
@@ -96,6 +97,12 @@ def _find_table(cfg: DictConfig, subject: Subject) -> None:
     annotations = Path(cfg.data.annotations)
     subject.read(lambda: read_table(annotations))
     files = None if subject.benchmark is None else video_files(annotations)
+    _find_features(cfg, subject, cfg.data.videos and Path(cfg.data.videos), files)
+
+
+def _find_custom(cfg: DictConfig, subject: Subject) -> None:
+    subject.read(lambda: read_custom(cfg.benchmark.reader, Path(cfg.data.annotations), cfg.benchmark.name))
+    files = None if subject.benchmark is None else dict.fromkeys(subject.benchmark.video_ids)
     _find_features(cfg, subject, cfg.data.videos and Path(cfg.data.videos), files)
 
 
@@ -190,4 +197,5 @@ FINDERS: Mapping[str, Callable[[DictConfig, Subject], None]] = {
     "folder": _find_folder,
     "table": _find_table,
     "annotated": _find_annotated,
+    "custom": _find_custom,
 }

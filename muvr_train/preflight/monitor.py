@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
 from muvr_train.names import hint, nearest_names
-from muvr_train.preflight.values import MODES, PARTITIONS
+from muvr_train.preflight.values import PARTITIONS, modes_of
 
 
 def check_monitor(cfg: DictConfig) -> None:
@@ -25,7 +25,7 @@ def check_monitor(cfg: DictConfig) -> None:
     choices = [
         ["val"],
         [benchmark.name],
-        list(benchmark.modes or MODES[benchmark.name]),
+        list(benchmark.modes or modes_of(benchmark.name)),
         partitions(benchmark.name),
         list(metric_names(benchmark.ks)),
     ]
@@ -54,4 +54,4 @@ def metric_names(ks: Any) -> Iterator[str]:
 
 
 def _example(cfg: DictConfig) -> str:
-    return f"val/{cfg.benchmark.name}/{(cfg.benchmark.modes or MODES[cfg.benchmark.name])[-1]}/mean/mAP"
+    return f"val/{cfg.benchmark.name}/{(cfg.benchmark.modes or modes_of(cfg.benchmark.name))[-1]}/mean/mAP"

@@ -13,6 +13,11 @@ MODES = {"muvr_base": ("v", "t", "tv"), "muvr_filter": ("v", "t", "tv"), "copies
 MODES |= dict.fromkeys(ANNOTATED, ("v",))
 
 
+def modes_of(name: str) -> tuple[str, ...]:
+    """Modes that a benchmark can be asked for; of one with a reader of the user's own, those of MUVR."""
+    return MODES.get(name, MODES["muvr_base"])
+
+
 RULES: dict[str, Rule] = {
     "run": optional(TEXT),
     "out": optional(TEXT),
@@ -29,7 +34,7 @@ RULES: dict[str, Rule] = {
     "memory_budget": optional(Rule(is_bytes, "a number of bytes, such as 500MB or 2GB")),
     "scoring_precision": Rule(lambda v: v in (32, "32", "bf16", "fp16"), "32 | bf16 | fp16", ("32", "bf16", "fp16")),
     "expected_encoder": optional(TEXT),
-    "data.kind": one_of("demo", "muvr", "folder", "table", "annotated"),
+    "data.kind": one_of("demo", "muvr", "folder", "table", "annotated", "custom"),
     "data.annotations": optional(TEXT),
     "data.features": optional(TEXT),
     "data.videos": optional(TEXT),
@@ -46,7 +51,7 @@ RULES: dict[str, Rule] = {
     "data.views": whole(0),
     "data.shared_intros": SHARE,
     "data.augment.max_frames": optional(whole(1)),
-    "benchmark.name": one_of(*MODES),
+    "benchmark.name": TEXT,
     "benchmark.annotations": optional(TEXT),
     "benchmark.modes": optional(several(one_of("v", "t", "tv"))),
     "benchmark.split": optional(one_of("all", "train", "val", "test")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -37,17 +38,34 @@ def open_annotated(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Ben
             `on_missing: error`, videos without a file.
     """
     corpus, benchmark = read_annotated(cfg)
-    path = Path(cfg.data.features) if cfg.data.features else _extracted(cfg, benchmark, device)
+    return corpus, open_store(cfg, benchmark, device), benchmark
+
+
+def open_store(
+    cfg: DictConfig,
+    benchmark: Benchmark,
+    device: str,
+    texts: Mapping[str, str] | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> FeatureStore:
+    """Open `data.features`, or extract the benchmark's videos in `data.videos`, with texts and tags where given.
+
+    Raises:
+        DataError: features that hold none of its videos, or, under `on_missing: error`, videos without a file.
+    """
+    path = Path(cfg.data.features) if cfg.data.features else _extracted(cfg, benchmark, device, texts or {}, tags)
     store = open_features(path, cache_root(), cfg.residency, device)
     if not any(store.has(video) for video in benchmark.video_ids):
         raise DataError(
             f"{store.path} holds none of the {len(benchmark.video_ids)} videos of {benchmark.name}: its ids must be "
             f"the benchmark's own, as {shorten(list(benchmark.video_ids), 3)}; it has {shorten(store.ids(), 3)}"
         )
-    return corpus, store, benchmark
+    return store
 
 
-def _extracted(cfg: DictConfig, benchmark: Benchmark, device: str) -> Path:
+def _extracted(
+    cfg: DictConfig, benchmark: Benchmark, device: str, texts: Mapping[str, str], tags: Mapping[str, str] | None
+) -> Path:
     folder = Path(cfg.data.videos)
     items, absent = match_videos(folder, dict.fromkeys(benchmark.video_ids))
     if absent:
@@ -56,4 +74,4 @@ def _extracted(cfg: DictConfig, benchmark: Benchmark, device: str) -> Path:
         if cfg.on_missing == "error" or not items:
             raise DataError(f"{message}. {benchmark.missing_advice}")
         log.warning("%s", message)
-    return extracted(cfg, folder, device, {}, items=items)
+    return extracted(cfg, folder, device, texts, items=items, tags=tags)

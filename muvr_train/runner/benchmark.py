@@ -57,10 +57,17 @@ def _read_annotated(cfg: DictConfig) -> tuple[str, Benchmark]:
     return read_annotated(cfg)
 
 
+def _read_custom(cfg: DictConfig) -> tuple[str, Benchmark]:
+    from muvr_train.runner.custom import read_corpus
+
+    return read_corpus(cfg)
+
+
 READERS = {
     "demo": _read_demo,
     "muvr": _read_muvr,
     "table": _read_table,
     "folder": _read_folder,
     "annotated": _read_annotated,
+    "custom": _read_custom,
 }

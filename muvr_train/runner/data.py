@@ -26,6 +26,7 @@ from muvr_train.features.store import FeatureStore
 from muvr_train.features.texts import tag_texts_of, texts_of
 from muvr_train.memory import parse_bytes
 from muvr_train.runner.annotated import open_annotated
+from muvr_train.runner.custom import open_custom
 from muvr_train.runner.extracted import extracted
 from muvr_train.runner.overview import print_overview
 from muvr_train.runner.table import open_table
@@ -224,5 +225,6 @@ OPENERS = {
     "muvr": _open_muvr,
     "folder": _open_folder,
     "table": open_table,
+    "custom": open_custom,
     EVALUATED_ONLY: open_annotated,
 }
