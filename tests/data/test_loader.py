@@ -136,3 +136,33 @@ def test_batches_for_a_gpu_are_pinned() -> None:
     assert batch.database.x.is_pinned()
     assert batch.relevance.is_pinned()
     assert batch.to("cuda").pin_memory().database.x.is_cuda
+
+
+class Changing(Numbered):
+    """Batch n holds n and the version that was in force when it was made."""
+
+    version = 0
+
+    def __getitem__(self, n: int) -> Batch:
+        batch = super().__getitem__(n)
+        batch.database.x.add_(100.0 * self.version)
+        return batch
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 5, 50])
+def test_what_was_prepared_under_an_older_version_is_prepared_again(prefetch: int) -> None:
+    batches, seen = Changing(), list[int]()
+    for batch in make_loader(batches, Counter(), 9, 0, prefetch, version=lambda: batches.version):
+        seen += numbers([batch])
+        if len(seen) in (3, 4, 8):
+            batches.version += 1
+    assert seen == [0, 1, 2, 103, 204, 205, 206, 207, 308]
+    assert not running()
+
+
+def test_an_error_of_an_older_version_is_none() -> None:
+    batches = Changing(broken=3)
+    iterator = iter(make_loader(batches, Counter(), 6, 0, 4, version=lambda: batches.version))
+    assert numbers([next(iterator), next(iterator)]) == [0, 1]
+    batches.broken, batches.version = 100, 1
+    assert numbers(iterator) == [102, 103, 104, 105]
