@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from PIL import Image
 
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.splits import apply_splits
@@ -19,8 +21,17 @@ from muvr_train.demo.corpus import DemoCorpus, build_demo, find_demo, render_vid
 from muvr_train.demo.draw import draw_card, draw_video
 from muvr_train.demo.plan import make_plan
 from muvr_train.demo.spec import FPS, FRAME_SIZE, FRAMES, PARTITIONS, SPLITS
+from muvr_train.features.masks import find_masks
 
 PLAN = make_plan("tiny")
+BRIGHTNESS = {
+    "news01-copy2": [155, 170, 164, 175, 147, 161, 153, 130, 110, 113, 105, 102],
+    "others01-copy5": [196, 168, 176, 150, 153, 139, 150, 141, 117, 131, 123, 111],
+    "instance01-instance5": [163, 151, 141, 151, 139, 148, 131, 132, 180, 172, 183, 177],
+    "region01-scene5": [166, 214, 193, 193, 127, 168, 158, 149, 126, 140, 141, 139],
+    "dance01-action5": [111, 94, 89, 100, 81, 91, 84, 89, 126, 125, 129, 143],
+}
+"""Of twelve parts of frame 30 of videos of size large, as version 1 draws them."""
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +58,7 @@ def test_every_file_is_there_and_nothing_else(corpus, cache):
     wanted = {video_path(corpus.videos, video) for video in PLAN.videos}
     assert set(corpus.videos.rglob("*.*")) == wanted
     assert corpus.root.parent == cache / "demo"
+    assert {path.name for path in corpus.root.iterdir()} == {"videos", "annotations-v2", "masks-v2"}
     assert {path.name for path in corpus.annotations.iterdir()} == set(PARTITIONS)
 
 
@@ -116,6 +128,50 @@ def test_another_process_with_another_hash_seed_renders_the_same(corpus, tmp_pat
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=environment)
     assert video_path(tmp_path, video).read_bytes() == video_path(corpus.videos, video).read_bytes()
+
+
+@pytest.mark.parametrize("name", BRIGHTNESS)
+def test_videos_are_drawn_as_ever(name):
+    """Where this fails, `spec.VERSION` must be raised: caches and published figures are of other pictures."""
+    video = next(video for video in make_plan("large").videos if video.id == name)
+    picture = next(islice(draw_video(video), 30, None)).convert("L")
+    found = np.asarray(picture.resize((4, 3), Image.Resampling.BOX)).ravel().astype(int)
+    assert np.abs(found - BRIGHTNESS[name]).max() <= 1
+
+
+def test_the_name_tells_what_is_annotated(corpus):
+    """Where this fails, `spec.ANNOTATION` must be raised: caches hold other annotations or masks."""
+    assert corpus.name == "tiny-v1-63943f393d, annotation v2 92a0f9c002"
+
+
+def test_tag_expressions_are_read(corpus):
+    benchmark = read_muvr(corpus.annotations, filters=True)
+    assert benchmark.warnings == ()
+    for partition in benchmark.partitions:
+        positives = {judgement.query: judgement.positives for judgement in partition.judgements}
+        assert {row.query for row in partition.filters} == set(partition.query_ids)
+        for row in partition.filters:
+            assert 0 < len(row.positives) < len(positives[row.query])
+            assert row.positives.items() <= positives[row.query].items()
+    assert all(len(query.tags) >= 3 for query in benchmark.queries)
+
+
+def test_masks_are_where_the_reader_looks(corpus):
+    benchmark = read_muvr(corpus.annotations)
+    found = find_masks(corpus.masks, benchmark)
+    assert set(found) == {query.id for query in benchmark.queries if query.partition in ("region", "instance")}
+
+
+def test_a_corpus_of_before_gets_its_annotations_alone(corpus, cache, tmp_path):
+    """Videos that were rendered when there were no tags yet are taken as they are."""
+    old = tmp_path / "demo" / corpus.root.name
+    old.mkdir(parents=True)
+    shutil.copytree(corpus.videos, old / "videos")
+    (old / "annotations").mkdir()
+    before = {path: path.stat().st_mtime_ns for path in (old / "videos").rglob("*.mp4")}
+    assert find_demo("tiny", tmp_path) is None
+    assert build_demo("tiny", tmp_path).name == corpus.name
+    assert {path: path.stat().st_mtime_ns for path in (old / "videos").rglob("*.mp4")} == before
 
 
 def test_another_seed_shows_something_else():
