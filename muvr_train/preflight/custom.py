@@ -35,4 +35,4 @@ def check_custom(cfg: DictConfig) -> None:
             f"benchmark.name={name} comes with this program: give the one that {reader} reads another name"
         )
     if reader is not None and kind != KIND:
-        raise ConfigError(f"data={kind} and benchmark={name} do not go together: {reader} reads data={KIND}")
+        raise ConfigError(f"data={kind} and benchmark={name} do not go together: {reader} is of data={KIND}")
