@@ -19,6 +19,7 @@ from muvr_train.preflight.annotated import check_annotated
 from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.custom import check_custom
 from muvr_train.preflight.monitor import check_monitor
+from muvr_train.preflight.parts import check_parts
 from muvr_train.preflight.regimes import check_regime, check_seeds
 from muvr_train.preflight.rules import SHARE, number
 from muvr_train.preflight.teacher import check_teacher
@@ -106,6 +107,7 @@ def _check_data(cfg: DictConfig) -> None:
     check_custom(cfg)
     check_annotated(cfg)
     check_regime(cfg)
+    check_parts(cfg)
     if abs(sum(data.fractions) - 1) > 1e-6:
         raise ConfigError(f"data.fractions={_plain(data.fractions)} (train, val, test) must sum to 1")
     if data.kind == "folder" and data.regime != "self_supervised":
@@ -172,8 +174,6 @@ def _check_filter(cfg: DictConfig) -> None:
             "benchmark=muvr_filter is evaluated, not trained on: train with benchmark=muvr_base (the same queries), "
             "then python evaluate.py ckpt_path=checkpoints/NAME/best.ckpt benchmark=muvr_filter"
         )
-    if cfg.data.kind != "muvr":
-        raise ConfigError(f"benchmark=muvr_filter needs data=muvr: data={cfg.data.kind} has no tag expressions")
     if cfg.benchmark.modes is not None and len(cfg.benchmark.modes) > 1:
         raise ConfigError(
             f"benchmark.modes={_plain(cfg.benchmark.modes)}: benchmark=muvr_filter merges tags with one score of the "

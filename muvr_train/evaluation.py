@@ -22,6 +22,7 @@ from muvr_train.robustness import add_extras, add_mean_extras, query_extras
 from muvr_train.search.filter_scores import TagSettings
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.protocols import GivenFilters
+from muvr_train.search.required import needed_modes
 from muvr_train.search.sources import TAGGED, ModelScores, ScoreSource
 from muvr_train.search.texts import check_modes, official_texts, served_modes, text_notes
 
@@ -101,7 +102,7 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
     modes = protocol.modes or served_modes(source, benchmark)
     check_modes(modes, source)
     if protocol.on_missing == "error":
-        source.refuse_missing(benchmark, protocol.modes or [mode for mode in source.modes if mode != TAGGED])
+        source.refuse_missing(benchmark, needed_modes(protocol.modes, source.modes))
     results = Results(benchmark.name)
     averaged = benchmark.averaged or [partition.name for partition in benchmark.partitions]
     per_mode: dict[str, list[PartitionMetrics]] = {} if benchmark.has_filters else {mode: [] for mode in modes}

@@ -54,4 +54,5 @@ def metric_names(ks: Any) -> Iterator[str]:
 
 
 def _example(cfg: DictConfig) -> str:
-    return f"val/{cfg.benchmark.name}/{(cfg.benchmark.modes or modes_of(cfg.benchmark.name))[-1]}/mean/mAP"
+    modes = cfg.benchmark.modes or modes_of(cfg.benchmark.name)
+    return f"val/{cfg.benchmark.name}/{'tv' if 'tv' in modes else modes[-1]}/mean/mAP"

@@ -19,7 +19,7 @@ from muvr_train.preflight.quoting import quote_value, split_override
 
 INHERITED = ("data", "encoder", "benchmark")
 NOT_INHERITED = re.compile(
-    r"benchmark\.split|data\.(batch|augment|mining)\..*|data\.(workers|prefetch|soft_mixing|joint_share)"
+    r"benchmark\.split|data\.(batch|augment|mining|part_dropout)\..*|data\.(workers|prefetch|regions|soft_mixing|joint_share)"
 )
 
 

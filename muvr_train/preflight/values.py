@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from muvr_train.memory import is_bytes
 from muvr_train.preflight.annotated import ANNOTATED
+from muvr_train.preflight.parts import PART_RULES
 from muvr_train.preflight.regimes import REGIME_RULES
 from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, one_or_several, optional, several, whole
 from muvr_train.preflight.scores import FUSIONS
 
 PARTITIONS = ("news", "others", "instance", "region", "dance", "mean")
-MODES = {"muvr_base": ("v", "t", "tv"), "muvr_filter": ("v", "t", "tv"), "copies": ("v",), "table": ("v", "t", "tv")}
+ALL_MODES = ("v", "t", "tv", "tv+tag", "tv+region")
+MODES = {
+    "muvr_base": ALL_MODES,
+    "muvr_filter": ("v", "t", "tv"),
+    "copies": ("v",),
+    "table": ("v", "t", "tv", "tv+region"),
+}
 MODES |= dict.fromkeys(ANNOTATED, ("v",))
 
 
@@ -40,6 +47,7 @@ RULES: dict[str, Rule] = {
     "data.videos": optional(TEXT),
     "data.size": one_of("tiny", "default", "large"),
     **REGIME_RULES,
+    **PART_RULES,
     "data.workers": optional(whole(0)),
     "data.prefetch": whole(0),
     "data.fractions": several(SHARE, length=3),
@@ -53,7 +61,7 @@ RULES: dict[str, Rule] = {
     "data.augment.max_frames": optional(whole(1)),
     "benchmark.name": TEXT,
     "benchmark.annotations": optional(TEXT),
-    "benchmark.modes": optional(several(one_of("v", "t", "tv"))),
+    "benchmark.modes": optional(several(one_of(*ALL_MODES))),
     "benchmark.split": optional(one_of("all", "train", "val", "test")),
     "benchmark.folds": optional(whole(3)),
     "benchmark.fold": optional(whole(0)),

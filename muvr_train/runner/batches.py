@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytorch_lightning as pl
 from omegaconf import DictConfig
 from torch.utils.data import Dataset
 
+from muvr_train.benchmarks.holes import without_untagged
 from muvr_train.data.augment import FeatureAugment
-from muvr_train.data.batch import Batch
+from muvr_train.data.batch import REGION, Batch, has_regions
 from muvr_train.data.dataset import SelfSupervisedBatches, SupervisedBatches
 from muvr_train.data.joint import JointBatches
 from muvr_train.data.mining import MinedNegatives
 from muvr_train.data.one_to_many import OneToManyPlan
+from muvr_train.data.part_dropout import PartDropout
+from muvr_train.errors import DataError
+from muvr_train.features.store import tag_key
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import Group
 from muvr_train.runner.data import Data, protocol_of
@@ -22,6 +28,8 @@ from muvr_train.search.texts import best_mode, served_modes
 from muvr_train.training.launch import Here
 from muvr_train.training.mining import MineNegatives
 from muvr_train.training.progress import Progress
+
+log = logging.getLogger(__name__)
 
 
 def training_batches(cfg: DictConfig, data: Data, group: Group, mined: MinedNegatives) -> Dataset[Batch]:
@@ -36,9 +44,26 @@ def training_batches(cfg: DictConfig, data: Data, group: Group, mined: MinedNega
 
 
 def supervised_batches(cfg: DictConfig, data: Data, group: Group, mined: MinedNegatives) -> SupervisedBatches:
-    """Build batches of annotated matches."""
-    plan = OneToManyPlan(data.train_part, seed=cfg.seed, mined=mined, **plain(cfg.data.batch))
-    return SupervisedBatches(data.store, plan, FeatureAugment(**plain(cfg.data.augment)), group)
+    """Build batches of annotated matches.
+
+    Raises:
+        DataError: tag expressions or marked regions are asked for, and no training query has one with vectors.
+    """
+    part, store, settings = data.train_part, data.store, plain(cfg.data.batch)
+    if settings["tag_rows"]:
+        part, lost = without_untagged(part, lambda query, tag: store.has(tag_key(query, tag), "tags"))
+        if store.dims.text_dim is None or not any(partition.filters for partition in part.partitions):
+            raise DataError(
+                f"data.batch.tag_rows={settings['tag_rows']}: no training query has a tag expression whose tags have "
+                f"vectors in {store.path} ({lost} have none). Extract or import them, or leave tag_rows out"
+            )
+        if lost:
+            log.warning("%d tag expressions of training queries have no vectors and are left out of training", lost)
+    if cfg.data.regions and not (has_regions(store) and any(store.has(query.id, REGION) for query in part.queries)):
+        raise DataError(f"data.regions=true: no training query has features of a marked region in {store.path}")
+    plan = OneToManyPlan(part, seed=cfg.seed, mined=mined, **settings)
+    dropout = PartDropout(**plain(cfg.data.part_dropout))
+    return SupervisedBatches(store, plan, FeatureAugment(**plain(cfg.data.augment)), group, dropout, cfg.data.regions)
 
 
 def self_supervised_batches(cfg: DictConfig, data: Data, group: Group) -> SelfSupervisedBatches:

@@ -26,7 +26,8 @@ def open_benchmark(cfg: DictConfig) -> Data:
 def _read_demo(cfg: DictConfig) -> tuple[str, Benchmark]:
     from muvr_train.demo.corpus import build_demo
 
-    return f"built-in corpus, size {cfg.data.size}", read_muvr(build_demo(cfg.data.size).annotations)
+    annotations = build_demo(cfg.data.size).annotations
+    return f"built-in corpus, size {cfg.data.size}", read_muvr(annotations, filters=cfg.benchmark.name == "muvr_filter")
 
 
 def _read_muvr(cfg: DictConfig) -> tuple[str, Benchmark]:

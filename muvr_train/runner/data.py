@@ -19,6 +19,7 @@ from muvr_train.benchmarks.published import is_whole_muvr
 from muvr_train.benchmarks.splits import apply_splits, keep_partitions, refuse_unknown_partitions, split_by_fold
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.cache import cache_root
+from muvr_train.data.batch import unfit_regions
 from muvr_train.errors import ConfigError
 from muvr_train.evaluation import Protocol
 from muvr_train.features.open import open_features
@@ -159,6 +160,8 @@ def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Da
     if kind not in OPENERS:
         raise ConfigError(f"data.kind={kind}: choose from {', '.join(OPENERS)}")
     corpus, store, benchmark = OPENERS[kind](cfg, device)
+    if unfit := unfit_regions(store):
+        log.warning(unfit)
     if kind == EVALUATED_ONLY:
         return Data(kind, corpus, store, benchmark, cfg.benchmark.gallery, cfg.data.regime)
     chosen = None if cfg.data.train_partitions is None else list(cfg.data.train_partitions)
@@ -201,7 +204,7 @@ def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchma
 
 
 def _open_muvr(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
-    benchmark = read_muvr(Path(cfg.data.annotations), filters=cfg.benchmark.name == "muvr_filter")
+    benchmark = read_muvr(Path(cfg.data.annotations), filters=cfg.benchmark.name == "muvr_filter" or "beside")
     if cfg.data.features is None and cfg.data.videos is None:
         raise ConfigError("data=muvr needs data.features=STORE_OR_FOLDER, or data.videos=DIR to extract from")
     path = (

@@ -15,7 +15,7 @@ from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import build, build_retriever
 from muvr_train.search.exhaustive import refuse_small_budget
-from muvr_train.search.required import refuse_missing
+from muvr_train.search.required import needed_modes, refuse_missing
 from muvr_train.search.sources import supported_modes
 from muvr_train.training.rates import refuse_unused
 from muvr_train.training.teacher import read_from_teacher
@@ -72,7 +72,7 @@ def refuse_unused_rates(cfg: DictConfig, model: Retriever) -> None:
 def refuse_holes(cfg: DictConfig, model: Retriever, data: Data) -> None:
     """Raise before anything is trained if training or evaluation will lack features, or memory to score in."""
     protocol, trained = protocol_of(cfg), cfg.trainer.max_epochs > 0
-    modes = protocol.modes or supported_modes(model, data.store)
+    modes = needed_modes(protocol.modes, supported_modes(model, data.store))
     for part in [data.part(name) for name in (("train", "val", "test") if trained else ("all",))]:
         if cfg.on_missing == "error":
             refuse_missing(data.store, part, modes)

@@ -11,6 +11,16 @@ from muvr_train.features.store import FeatureStore, tag_key
 from muvr_train.models.queries import MODES
 
 
+def needed_modes(asked: Sequence[str] | None, served: Sequence[str]) -> Sequence[str]:
+    """The modes whose features must be whole: those that are asked for by name, else all but tv+tag.
+
+    Args:
+        asked: None where nothing is asked for by name.
+        served: what store and model can serve.
+    """
+    return asked or [mode for mode in served if mode != "tv+tag"]
+
+
 def refuse_missing(store: FeatureStore, benchmark: Benchmark, modes: Sequence[str]) -> None:
     """Raise if any feature that an evaluation needs is not in the store.
 

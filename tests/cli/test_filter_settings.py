@@ -32,13 +32,13 @@ EVALUATE = ["model=frame_max", *DATA]
         (["benchmark.tag_modes=0.3"], ["did you mean 'benchmark.tag_mode'"]),
         (["benchmark.modes=[v,tv]"], ["benchmark.modes=['v', 'tv']", "[v], [t] or [tv]"]),
         (["benchmark.logic=maybe"], ["benchmark.logic=maybe", "true | false"]),
-        (["data=demo"], ["data=muvr", "data=demo has no tag expressions"]),
+        (["data=table"], ["data=table and benchmark=muvr_filter do not go together"]),
     ],
 )
 def test_a_mistake_is_named(args: list[str], said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    base = EVALUATE if args != ["data=demo"] else ["model=frame_max", "benchmark=muvr_filter"]
+    base = EVALUATE if args != ["data=table"] else [args[0], *(one for one in EVALUATE if one != "data=muvr")]
     with pytest.raises(ConfigError) as caught:
         cli.prepare([*base, *args], "evaluate")
     assert [part for part in said if part not in str(caught.value)] == []
