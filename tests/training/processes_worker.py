@@ -17,7 +17,9 @@ from muvr_train.losses.hard_negative import HardNegativeLoss
 from muvr_train.losses.infonce import InfoNCELoss
 from muvr_train.losses.range_regularization import RangeRegularizationLoss
 from muvr_train.losses.self_similarity import SelfSimilarityLoss
+from muvr_train.models.dns_coarse import DnSCoarse
 from muvr_train.models.fusion.weighted import WeightedFusion
+from muvr_train.models.late_interaction import LateInteraction
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
 from muvr_train.processes import Group
@@ -40,7 +42,10 @@ class LearnedTemperature(Loss):
         return InfoNCELoss("fused", 1.0).compute(scores * self.log_scale.exp(), relevance, extras)
 
 
-def make_module(group: Group, learned: bool = True, **network: Any) -> RetrievalModule:
+NETWORKS = {"s2vs": S2VS, "late_interaction": LateInteraction, "dns_coarse": DnSCoarse}
+
+
+def make_module(group: Group, learned: bool = True, model: str = "s2vs", **network: Any) -> RetrievalModule:
     torch.manual_seed(0)
     losses = {
         "infonce": InfoNCELoss("video", 0.1, unit_range=True),
@@ -52,8 +57,8 @@ def make_module(group: Group, learned: bool = True, **network: Any) -> Retrieval
         "taught": DistillationLoss("fused", mse=1.0),
         "taught_text": DistillationLoss("fused", teacher="text"),
     }
-    settings: dict[str, Any] = {"residual": True, "base": "chamfer", **network}
-    retriever = Retriever(S2VS(8, 2, **settings), WeightedFusion(DIMS), DIMS)
+    settings: dict[str, Any] = {**({"residual": True, "base": "chamfer"} if model == "s2vs" else {}), **network}
+    retriever = Retriever(NETWORKS[model](8, 2, **settings), WeightedFusion(DIMS), DIMS)
     for parameter in retriever.parameters():  # nothing at 0, where gradients could hide; maps beyond [-1, 1]
         nn.init.normal_(parameter, std=0.5)
     loss = CompositeLoss(losses, {"range": 0.01})

@@ -121,6 +121,17 @@ def test_a_run_is_the_same_in_any_number_of_processes(runs: Runs, count: int) ->
     assert tables[0] == tables[1]
 
 
+def test_averaged_weights_and_a_teacher_are_the_same_in_two_processes(runs: Runs) -> None:
+    code, _, err = runs.train("fine", "trainer=cpu", "trainer.max_epochs=1")
+    assert code == 0, err
+    taught = ["trainer.ema=0.9", "loss=distillation", "teacher=checkpoints/fine", "model.base=frame_max"]
+    for name, trainer in (("one", "cpu"), ("several", "ddp_cpu")):
+        code, _, err = runs.train(name, f"trainer={trainer}", *taught)
+        assert code == 0, err
+    assert_same_values(runs, "one", "several")
+    assert_same_metrics(runs, "one", "several")
+
+
 def test_torchrun_and_resume_are_bit_equal(runs: Runs) -> None:
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29533"]
     base = [str(ROOT / "train.py"), "--config-dir", "my_configs"]

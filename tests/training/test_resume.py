@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from muvr_train.training.averaging import TRAINED
 from tests.toy import make_toy
 
 ROOT = Path(__file__).parents[2]
@@ -71,8 +72,8 @@ class Runs:
 def assert_equal_runs(one: Path, other: Path) -> None:
     for name in ("last.ckpt", "best.ckpt"):
         first, second = (torch.load(run / name, map_location="cpu", weights_only=True) for run in (one, other))
-        for key in ("state_dict", "optimizer_states", "lr_schedulers"):
-            assert_equal_values(first[key], second[key], f"{name}: {key}")
+        for key in ("state_dict", "optimizer_states", "lr_schedulers", TRAINED):
+            assert_equal_values(first.get(key), second.get(key), f"{name}: {key}")
     for name in ("metrics.csv", "metrics.json", "per_query.csv"):
         assert (one / name).read_bytes().replace(one.name.encode(), b"RUN") == (
             (other / name).read_bytes().replace(other.name.encode(), b"RUN")
@@ -135,6 +136,17 @@ def test_a_finished_run_goes_on_where_more_epochs_are_asked_for(runs: Runs) -> N
         assert done.returncode == 0, done.stderr
         state = torch.load(folder / "last.ckpt", map_location="cpu", weights_only=True)
         assert state["callbacks"]["Progress"]["finished"] == last
+
+
+@pytest.mark.slow
+def test_averaged_weights_go_on_too(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    runs.settings.append("trainer.ema=0.9")
+    whole = runs.finished("whole")
+    assert_equal_runs(whole, runs.killed_and_continued("killed", "saving", STEPS_PER_EPOCH - 1))
+    last = torch.load(whole / "last.ckpt", map_location="cpu", weights_only=True)
+    name = "retriever.network.head.fconv.weight"
+    assert not torch.equal(last["state_dict"][name], last[TRAINED][name])
 
 
 @pytest.mark.slow

@@ -29,6 +29,12 @@ def assert_same_step(one: dict[str, Any], several: list[dict[str, Any]]) -> None
         }
 
 
+NETWORKS: list[dict[str, Any]] = [
+    {},
+    {"base_weights": True, "pair_chunk": 3, "learned": False},
+    {"model": "late_interaction", "temporal_layers": 1, "temporal_width": 8, "symmetric": True},
+    {"model": "dns_coarse", "width": 8, "clusters": 2},
+]
 LONELY = "one query, one video"
 BATCHES = {
     "even": worker.make_batch(6, 12, 0),
@@ -43,7 +49,7 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("network", [{}, {"base_weights": True, "pair_chunk": 3, "learned": False}])
+@pytest.mark.parametrize("network", NETWORKS)
 def test_any_number_of_processes_gives_the_gradient_of_one(tmp_path: Path, size: int, network: dict[str, Any]) -> None:
     several = together((size,), tmp_path, worker.steps, list(BATCHES.values()), network)[size]
     for place, (name, batch) in enumerate(BATCHES.items()):
