@@ -137,7 +137,7 @@ def unfit_regions(store: FeatureStore) -> str | None:
     regions, size = store.shape()
     return (
         f"{store.path}: the features of marked regions are {places} x {dim} numbers a frame and those of videos "
-        f"{regions} x {size}, so they cannot take their place: there is no mode tv+region. Extract both with one encoder"
+        f"{regions} x {size}, so they cannot take their place, and there is no mode tv+region. Use one encoder for both"
     )
 
 

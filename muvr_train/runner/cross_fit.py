@@ -27,7 +27,7 @@ from muvr_train.runner.score_run import sha256_of
 from muvr_train.search.held import HeldScores, stack_rows
 from muvr_train.search.score_files import ScoreBlock, read_scores, write_scores
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.sources import ScoreSource, device_of
+from muvr_train.search.sources import TAGGED, ScoreSource, device_of
 from muvr_train.search.texts import served_modes
 
 log = logging.getLogger(__name__)
@@ -170,7 +170,11 @@ def _sources(run: Run, protocol: Protocol, group: Group) -> Iterator[Asked]:
 def score_benchmark(
     source: ScoreSource, benchmark: Benchmark, modes: Sequence[str]
 ) -> dict[str, dict[str, ScoreBlock]]:
-    """Score every partition: blocks by mode and partition, without those that have no row in a mode."""
+    """Score every partition: blocks by mode and partition, without those that have no row in a mode.
+
+    Mode tv+tag is left out: its rows are not queries, and their scores are made from others.
+    """
+    modes = [mode for mode in modes if mode != TAGGED]
     blocks: dict[str, dict[str, ScoreBlock]] = {mode: {} for mode in modes}
     for partition in benchmark.partitions:
         matrices = source.score(partition, modes) if source.known_queries(partition) else {}
