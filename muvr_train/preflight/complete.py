@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
 from muvr_train.launched import world_size
@@ -16,6 +16,8 @@ from muvr_train.preflight.scores import check_scores, score_paths
 def complete_run(typed: list[str], configs: list[DictConfig], multirun: bool, resume: bool, show: bool) -> list[str]:
     """Name the run, and refuse a folder that holds another one."""
     cfg = configs[0]
+    if multirun and OmegaConf.is_interpolation(cfg, "run"):
+        return typed  # run='${hydra:...}' names each job by itself
     name, swept = cfg.run, len({c.run for c in configs}) > 1
     if name is None:
         if world_size() > 1:
@@ -26,7 +28,10 @@ def complete_run(typed: list[str], configs: list[DictConfig], multirun: bool, re
     number = "_${hydra:job.num}" if multirun and not swept else ""
     if cfg.run is None or number:
         typed = [text for text in typed if split_override(text)[1] != "run"]
-        typed.append(f"run={quote_value(str(name))[:-1]}{number}'")
+        start = quote_value(str(name))[:-1]
+        if cfg.run is None and len({c.hydra.runtime.choices.get("experiment") for c in configs}) > 1:
+            start = f"'${{hydra:runtime.choices.experiment}}-{runs.time_stamp()}"
+        typed.append(f"run={start}{number}'")
     if not resume and not show and not multirun:
         runs.refuse_second_run(Path("checkpoints") / str(name))
     return typed

@@ -146,6 +146,8 @@ class Composer:
             sweep_values(override) if override.is_sweep_override() else value if isinstance(value, list) else [value]
         )
         there = self.options(group) or []
+        if not chosen:
+            raise ConfigError(f"{override.input_line}: no option has such a name ({group} can be {', '.join(there)})")
         for option in (name for item in chosen for name in _names(str(item))):
             if option.startswith("_") or not self.loader.repository.config_exists(f"{group}/{option}"):
                 raise ConfigError(

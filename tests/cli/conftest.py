@@ -31,7 +31,7 @@ Start = Callable[..., Ended]
 def start(tmp_path: Path) -> Start:
     """Run train.py, evaluate.py or another script in a folder of its own."""
 
-    def run(program: str | Path, *args: str, env: dict[str, str] | None = None) -> Ended:
+    def run(program: str | Path, *args: str, env: dict[str, str] | None = None, timeout: int = 120) -> Ended:
         script = program if isinstance(program, Path) else ROOT / program
         done = subprocess.run(
             [sys.executable, "-X", "importtime", str(script), *args],
@@ -39,7 +39,7 @@ def start(tmp_path: Path) -> Start:
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(env or {})},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout,
             check=False,
         )
         lines = done.stderr.splitlines()
