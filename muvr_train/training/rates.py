@@ -18,8 +18,9 @@ NORMS = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
 
 
 def group_of(name: str, ratios: Mapping[str, float]) -> str:
-    """The piece of `ratios` that a parameter's name has, the first one in their order, or "base"."""
-    return next((piece for piece in ratios if piece in name), BASE)
+    """The piece of `ratios` that a parameter's name has: one that freezes, else the first in their order, or "base"."""
+    pieces = [piece for piece in ratios if piece in name]
+    return next((piece for piece in pieces if ratios[piece] == 0), pieces[0] if pieces else BASE)
 
 
 def refuse_unused(names: Iterable[str], ratios: Mapping[str, float]) -> None:
@@ -35,11 +36,12 @@ def refuse_unused(names: Iterable[str], ratios: Mapping[str, float]) -> None:
     for piece in ratios:
         if piece in used:
             continue
-        if taken := [group_of(name, ratios) for name in names if piece in name]:
+        taken = [group_of(name, ratios) for name in names if piece in name]
+        if taken and all(ratios[other] != 0 for other in taken):
             raise ConfigError(
                 f"optimizer.lr_ratios: {taken[0]!r}, which comes before {piece!r}, has taken all of its parameters"
             )
-        if piece.strip(".").split(".")[-1] in OPTIONAL:
+        if taken or piece.strip(".").split(".")[-1] in OPTIONAL:
             continue
         near = nearest_names(piece, known, limit=3, least=0.5)
         listed = (

@@ -51,8 +51,9 @@ def test_network_head_text_map_and_loss_are_groups() -> None:
     assert group_of("retriever.head.bias.text", {"text_part": 3.0}) == BASE
 
 
-def test_a_ratio_of_zero_freezes() -> None:
-    module = make_module({"retriever.network.": 0.0}, lr=0.1, weight_decay=0.5).train()
+@pytest.mark.parametrize("more", [{}, {"residual_scale": 10.0}])
+def test_a_ratio_of_zero_freezes(more: dict[str, float]) -> None:
+    module = make_module({**more, "retriever.network.": 0.0}, lr=0.1, weight_decay=0.5).train()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     optimizer = optimizer_of(module)
     for _ in range(2):
@@ -84,6 +85,7 @@ NAMES = [
             {"network": 0.1, "retriever.network.fc": 9.0},
             r"'network', which comes before 'retriever.network.fc', has taken",
         ),
+        ({"residual_scale": 10.0, "retriever.network": 0.0}, None),  # frozen all the same
         ({"text_part": 3.0, "text_map": 2.0}, None),  # parts that a model may lack
         ({}, None),
     ],
