@@ -48,31 +48,39 @@ def judged_rows(
                 yield partition, expanded.mode, expanded.judged, counts
         return
     beside = source if TAGGED in modes and isinstance(source, LearnedTags) else None
-    plain = [mode for mode in modes if beside is None or mode != TAGGED]
-    asked = plain if beside is None else dict.fromkeys([*plain, "tv"])
+    asked = modes if beside is None else dict.fromkeys("tv" if mode == TAGGED else mode for mode in modes)
     for partition, scored in score_partitions(source, scorable, tuple(asked)):
         lost = {"missing_queries": missing[partition.name]}
-        yield from _plain_rows(partition, scored, plain, known[partition.name], lost, reasons)
-        if beside is not None and scored["tv"].queries:
-            scored["tv"].refuse_nan()
-            tagged = score_beside(beside, partition, scored["tv"])
-            if tagged is not None:
-                yield partition, TAGGED, tagged.judged, {**lost, **tagged.counts}
+        for mode in modes:
+            if mode == TAGGED and beside is not None:
+                yield from _tagged_row(beside, partition, scored.get("tv"), lost)
+            else:
+                yield from _plain_row(partition, mode, scored.get(mode), known[partition.name], lost, reasons)
 
 
-def _plain_rows(
+def _plain_row(
     partition: Partition,
-    scored: Mapping[str, ScoreMatrix],
-    modes: Sequence[str],
+    mode: str,
+    matrix: ScoreMatrix | None,
     known: int,
     lost: Mapping[str, int],
     reasons: Reasons,
 ) -> Iterator[Row]:
-    for mode in modes:
-        matrix, what = scored.get(mode), "region" if mode == FOCUSED else "text"
-        if matrix is None or not matrix.queries:
-            reasons[partition.name, mode] = NO_REGION if mode == FOCUSED else NO_TEXT
-            continue
-        matrix.refuse_nan()
-        counts = {**lost, f"queries_without_{what}": known - len(matrix.queries)}
-        yield partition, mode, judge(partition, matrix), counts
+    what, reason = ("region", NO_REGION) if mode == FOCUSED else ("text", NO_TEXT)
+    if matrix is None or not matrix.queries:
+        reasons[partition.name, mode] = reason
+        return
+    matrix.refuse_nan()
+    counts = {**lost, f"queries_without_{what}": known - len(matrix.queries)}
+    yield partition, mode, judge(partition, matrix), counts
+
+
+def _tagged_row(
+    source: LearnedTags, partition: Partition, matrix: ScoreMatrix | None, lost: Mapping[str, int]
+) -> Iterator[Row]:
+    if matrix is None or not matrix.queries:
+        return
+    matrix.refuse_nan()
+    found = score_beside(source, partition, matrix)
+    if found is not None:
+        yield partition, TAGGED, found.judged, {**lost, **found.counts}
