@@ -14,7 +14,7 @@ from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
 from muvr_train.models.region_max import BYTES_PER_PRODUCT, map_bytes, region_maps
 from muvr_train.models.s2vs_base import base_scorer, base_sides, check_combination, check_counts
 from muvr_train.models.s2vs_head import S2VSHead, Sides, refine, score_maps
-from muvr_train.models.s2vs_index import Attention, Binarization
+from muvr_train.models.s2vs_index import Attention, Binarization, Rewritten
 from muvr_train.models.s2vs_maps import channels, check_maps, in_step, pieces_of
 from muvr_train.models.s2vs_plan import CHUNK_CELLS, MAP_ENTRIES, MIN_FRAMES, RECOMPUTE_ABOVE, of_device, refuse_parts
 from muvr_train.models.s2vs_tiles import Scored, Side, back_in_order, make_side, paired, tiled
@@ -106,7 +106,8 @@ class S2VS(SimilarityNetwork):
             tokens = compact(tokens)
         x = tokens.x if self.attention is None else self.attention(tokens.x)
         x = x if self.binarization is None else self.binarization(x)
-        return replace(tokens, x=x.masked_fill(~tokens.mask[:, :, None, None], 0.0))
+        kind = Rewritten if tokens.x.requires_grad else Tokens
+        return kind(x.masked_fill(~tokens.mask[:, :, None, None], 0.0), tokens.mask, tokens.weight)
 
     def similarity(self, q: Tokens, n: Tokens, extra_maps: Tensor | None = None) -> Tensor:
         """Scores float32 [Q, N]; see the class.

@@ -8,7 +8,7 @@ from muvr_train.errors import ConfigError
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.chamfer import Chamfer
 from muvr_train.models.frame_max import FrameMax
-from muvr_train.models.s2vs_index import frame_attention, with_weight
+from muvr_train.models.s2vs_index import Rewritten, frame_attention, with_weight
 from muvr_train.types import Tokens
 
 
@@ -25,8 +25,10 @@ def base_scorer(name: str, dim: int, regions: int) -> SimilarityNetwork:
 
 def base_sides(base: SimilarityNetwork, q: Tokens, n: Tokens, weigh: bool) -> tuple[Tokens, Tokens]:
     """What the base compares: directions, which the attention does not change, and frame weights if wanted."""
+    with torch.set_grad_enabled(torch.is_grad_enabled() and isinstance(q, Rewritten)):
+        directions = base.index(q)
     with torch.no_grad():
-        sides = base.index(q), base.index(n)
+        sides = directions, base.index(n)
     if not weigh:
         return sides
     w_q, w_n = (frame_attention(tokens) for tokens in (q, n))

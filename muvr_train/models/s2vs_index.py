@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,11 @@ from torch.nn import functional as F  # noqa: N812
 
 from muvr_train.models.functional import orthogonal_map
 from muvr_train.types import Tokens
+
+
+@dataclass(frozen=True)
+class Rewritten(Tokens):
+    """Tokens of videos that learned layers (a fusion head) rewrote, whose directions therefore need a gradient."""
 
 
 class Attention(nn.Module):

@@ -38,8 +38,8 @@ class WeightedFusion(FusionHead):
         """Merge part scores into [Q, N]; see the class."""
         names = list(parts)
         present = torch.stack([part_present(query, name) for name in names])
-        weight = self.log_weights(names, query).exp() * present
+        weight = self.log_weights(names, query).masked_fill(~present, -1e4).softmax(dim=0)[:, :, None]
         values = torch.where(present[:, :, None], torch.stack([parts[name] for name in names]), 0.0)
         scale = torch.stack([self.log_scale[name].exp() for name in names])[:, None, None]
         bias = torch.stack([self.bias[name] for name in names])[:, None, None]
-        return (weight[:, :, None] * (values * scale + bias)).sum(dim=0) / weight.sum(dim=0)[:, None]
+        return (weight * torch.where(present[:, :, None], values * scale + bias, 0.0)).sum(dim=0)
