@@ -19,6 +19,7 @@ from muvr_train.features.store import FeatureStore, tag_key
 from muvr_train.features.writer import StoreWriter
 from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.fusion.mean import MeanFusion
+from muvr_train.models.fusion.weighted import WeightedFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
 from muvr_train.processes import Group
@@ -110,13 +111,15 @@ def score_all(group: Group, path: Path) -> dict[tuple[Any, ...], Any]:
 
 
 def evaluate_all(group: Group, annotations: Path, path: Path) -> dict[str, Any]:
-    """Rows of several evaluations of a toy data set with tags."""
+    """Rows of several evaluations of a toy data set with tags and regions."""
     store = FeatureStore(path)
     dims = store.dims
     model = Retriever(FrameMax(dims.dim, dims.regions), MeanFusion(dims), dims)
     exhaustive.LARGEST_BLOCK["cpu"] = 2000
     base = read_muvr(annotations).select("all", "full")
     tags = read_muvr(annotations, filters=True).select("all", "full")
+    beside = read_muvr(annotations, filters="beside").select("all", "full")
+    learned = Retriever(FrameMax(dims.dim, dims.regions), WeightedFusion(dims), dims)
     fewer = replace(base, partitions=(replace(base.partitions[0], database=base.partitions[0].database[:1]),))
     calibration = Calibration({"query_expansion": QueryExpansion(2), "z_fusion": ZFusion()})
     videos = tuple(name for name in store.ids() if name.startswith("dance/"))
@@ -124,9 +127,10 @@ def evaluate_all(group: Group, annotations: Path, path: Path) -> dict[str, Any]:
     fit(calibration, model, sample, sample)
     calibrated = CalibratedScores(ModelScores(model, store, group=group), calibration)
     results = {
-        "base": evaluate(model, store, base, replace(OFFICIAL, bootstrap=20), group),
-        "one video": evaluate(model, store, fewer, OFFICIAL, group),
+        "base": evaluate(model, store, base, replace(OFFICIAL, bootstrap=20, modes=MODES), group),
+        "one video": evaluate(model, store, fewer, replace(OFFICIAL, modes=MODES), group),
         "tags": evaluate(model, store, tags, replace(OFFICIAL, tags=TagSettings((0.3, 10))), group),
+        "beside": evaluate(learned, store, beside, OFFICIAL, group),
         "calibrated": evaluate_scores(calibrated, base, OFFICIAL),
     }
     return {name: (result.rows, result.per_query, result.notes) for name, result in results.items()}

@@ -16,6 +16,7 @@ from muvr_train.features.store import FeatureStore
 from muvr_train.features.writer import StoreWriter
 from muvr_train.search.exhaustive import BLOCKS, SMALLEST_BLOCK, plan_blocks
 from muvr_train.search.shares import share_blocks
+from tests.parts import add_regions
 from tests.search import shares_worker as worker
 from tests.tagged import make_tagged
 from tests.together import Raised, together
@@ -36,6 +37,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     (features / "news" / "d3.npy").unlink()  # a database video without features
     (features / "dance" / "t4q1_query_dict.pkl").unlink()  # a query without a text
     import_muvr(features, root / "store")
+    add_regions(root / "store")
     return annotations, root / "store"
 
 
@@ -75,6 +77,7 @@ def test_every_number_of_an_evaluation_is_that_of_one_process(found, size):
         "base": 9,
         "one video": 6,
         "tags": 21,
+        "beside": 3 * 3 + 2 + 3,
         "calibrated": 9,
     }
     assert one["base"][0] != one["calibrated"][0]

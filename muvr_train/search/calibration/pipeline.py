@@ -26,6 +26,8 @@ from muvr_train.types import EncodedDatabase
 BACKGROUND_BLOCK = 64
 KINDS = get_args(Kind)
 HOOKS: dict[Kind, str] = {"features": "features", "fusion": "fuse", "scores": "scores"}
+PLAIN = ("v", "t", "tv")
+"""The modes that a calibration knows."""
 _MODES_OF_PARTS = {"video": ("v", "tv"), "frames": ("t", "tv"), "text": ("t", "tv")}
 
 
@@ -74,7 +76,7 @@ class Calibration:
                     "or a whitening of its own, which expect the features as they are: leave the step out"
                 )
             changed.update(mode for part in parts for mode in _MODES_OF_PARTS[part])
-        return tuple(mode for mode in ("v", "t", "tv") if mode in changed)
+        return tuple(mode for mode in PLAIN if mode in changed)
 
     def state(self) -> dict[str, Tensor]:
         """All that was learned, as plain tensors by `<step>/<name>`; the background under the name ""."""
@@ -108,7 +110,7 @@ class CalibratedScores:
 
     def __init__(self, source: ModelScores, calibration: Calibration, last: int | None = None) -> None:
         self.source, self.calibration = source, calibration
-        self.modes = source.modes
+        self.modes = tuple(mode for mode in source.modes if mode in PLAIN)
         self.steps = calibration.on_scores[:last]
         self.pairwise = all(step.pairwise for step in self.steps)
         model = source.model
