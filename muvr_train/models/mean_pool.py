@@ -31,6 +31,11 @@ class MeanPool(SimilarityNetwork):
         with full_precision(q.x):
             return forbid_empty(q.x.flatten(1).float() @ n.x.flatten(1).float().T, q.mask, n.mask)
 
+    def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
+        """Scores [P] of q_i with n_i."""
+        scores = (q.x.float() * n.x.float()).sum(dim=(1, 2, 3))
+        return scores.masked_fill(~(q.mask.any(dim=1) & n.mask.any(dim=1)), float("-inf"))
+
     def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:
         """The score as a map of one cell [Q, N, 1, 1]."""
         return self.similarity(q, n)[:, :, None, None]

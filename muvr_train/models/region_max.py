@@ -148,7 +148,7 @@ def _places(grid: Tensor, best: Tensor, dim: int) -> Tensor:
 
 
 def _place_type(count: int) -> torch.dtype:
-    return torch.uint8 if count < 256 else torch.int16
+    return torch.uint8 if count < 2**8 else torch.int16 if count < 2**15 else torch.int32
 
 
 def _from_end(like: Tensor, dim: int) -> Tensor:
