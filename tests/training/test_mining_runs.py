@@ -79,10 +79,8 @@ def test_two_processes_mine_the_same(runs: Runs) -> None:
     two = runs.finished("two", *settings, "trainer=ddp_cpu", "trainer.devices=2")
     for name in ("train/mining/negatives", "train/mining/new"):
         assert logged(one, name) == logged(two, name)
-    for name in ("train/mining/mean_score", "train/loss"):
-        first, second = logged(one, name), logged(two, name)
-        assert first.keys() == second.keys()
-        assert [second[step] for step in first] == pytest.approx(list(first.values()), rel=1e-4)
+    first, second = logged(one, "train/loss"), logged(two, "train/loss")  # the head's biases are noise to it
+    assert [second[step] for step in first] == pytest.approx(list(first.values()), rel=1e-5)
     mined = [
         torch.load(run / "last.ckpt", map_location="cpu", weights_only=True)["callbacks"]["MineNegatives"]
         for run in (one, two)
