@@ -12,7 +12,8 @@ from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.fusion.combiner import Combiner
 from muvr_train.models.fusion.cross_attention import CrossAttention
 from muvr_train.models.s2vs import S2VS
-from tests.models.fusion.mechanisms import OtherObject, built
+from tests.models.fusion.mechanism_tasks import OtherObject
+from tests.models.fusion.mechanisms import built
 
 BASES = {"frame_max": FrameMax, "chamfer": Chamfer}
 

@@ -19,18 +19,8 @@ from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.fusion.query_scoring import QueryScoring
 from muvr_train.models.fusion.weighted import WeightedFusion
 from muvr_train.models.s2vs import S2VS
-from tests.models.fusion.mechanisms import (
-    Conditions,
-    Corner,
-    NamedFrame,
-    OtherObject,
-    Reliable,
-    Task,
-    WhereInTarget,
-    built,
-    mean_ap,
-    train,
-)
+from tests.models.fusion.mechanism_tasks import Conditions, Corner, NamedFrame, OtherObject, Reliable, WhereInTarget
+from tests.models.fusion.mechanisms import Task, built, mean_ap, train
 
 
 class Trial(NamedTuple):
@@ -55,7 +45,12 @@ TRIALS = {
     "tags": Trial(Conditions, WeightedFusion, 300, 3e-2),
     "region": Trial(Corner, Combiner, lr=3e-3),
 }
-SEEDS = [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+LONG = {"query_scoring_target", "map_channel"}
+RUNS = [
+    pytest.param(name, seed, marks=[pytest.mark.slow] if seed or name in LONG else [], id=f"{name}-{seed}")
+    for name in TRIALS
+    for seed in range(3)
+]
 
 
 def scores(trial: Trial, head: Callable[..., FusionHead], seed: int) -> tuple[float, float]:
@@ -67,8 +62,7 @@ def scores(trial: Trial, head: Callable[..., FusionHead], seed: int) -> tuple[fl
     return before, mean_ap(model, task)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize(("name", "seed"), RUNS)
 def test_a_head_solves_what_the_mean_cannot(name: str, seed: int, record_property: Any) -> None:
     trial = TRIALS[name]
     figures = {"head": scores(trial, trial.head, seed), "mean": scores(trial, MeanFusion, seed)}
