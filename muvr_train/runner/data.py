@@ -119,7 +119,9 @@ class Data:
     def print_overview(self, cfg: DictConfig, device: str) -> None:
         """Print the table a run begins with."""
         precision = str(cfg.trainer.get("precision", 32))
-        print_overview(self.corpus, self.store, self.benchmark, cfg.expected_encoder, self.leakage, device, precision)
+        only = "" if self.train_partitions is None else f"; trained on {', '.join(self.train_partitions)} only"
+        corpus, leakage = self.corpus + only, self.leakage
+        print_overview(corpus, self.store, self.benchmark, cfg.expected_encoder, leakage, device, precision)
 
 
 def query_names(benchmark: Benchmark) -> frozenset[str]:

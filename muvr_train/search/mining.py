@@ -19,7 +19,7 @@ class Mined:
     Attributes:
         lists: query id -> ids of non-matches, the best-scored first; without queries that have none.
         mean_score: of all of them; NaN where there are none.
-        without: queries that could not be scored: they lack the parts of the mode.
+        without: queries that have no list: they lack the parts of the mode, or nothing is judged for them.
     """
 
     lists: dict[str, list[str]]
@@ -49,7 +49,8 @@ def mine(source: ScoreSource, benchmark: Benchmark, mode: str, top: int) -> Mine
         matrix = source.score(partition, (mode,))[mode]
         matrix.refuse_nan()
         for query, row in zip(matrix.queries, matrix.scores, strict=True):
-            found = list(hardest(benchmark, query, matrix.database, row, top))
+            judged = query in benchmark.judgement_by_query
+            found = list(hardest(benchmark, query, matrix.database, row, top)) if judged else []
             if found:
                 lists[query] = [video for video, _ in found]
                 scores += [score for _, score in found]
