@@ -25,6 +25,7 @@ from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.complete import complete_out, complete_run
 from muvr_train.preflight.compose import Composer, missing_keys, one_line
+from muvr_train.preflight.exported import with_weights_file
 from muvr_train.preflight.quoting import quote_override, split_override
 
 
@@ -237,6 +238,7 @@ def check(composer: Composer, texts: list[str], multirun: bool, features: bool =
 
 def _inherit(composer: Composer, typed: list[str]) -> list[str]:
     """Evaluate a checkpoint on the data of its own run unless `typed` names other data."""
+    typed = with_weights_file(typed, _typed_value(typed, "ckpt_path", composer))
     value = _typed_value(typed, "ckpt_path", composer)
     if value is None or not Path(value).is_file():
         return typed

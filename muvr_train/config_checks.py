@@ -56,6 +56,7 @@ def check_values(cfg: DictConfig) -> None:
     check_monitor(cfg)
     _check_processes(cfg)
     _check_targets(cfg)
+    _check_weights(cfg)
     check_teacher(cfg)
     benchmark = cfg.get("benchmark")
     check_calibration(cfg, None if benchmark is None else benchmark.modes or modes_of(benchmark.name))
@@ -67,7 +68,8 @@ def check_paths(cfg: DictConfig) -> None:
     Raises:
         DataError: it is not.
     """
-    for key in ("benchmark.annotations", "data.annotations", "data.features", "data.videos", "calibration_background"):
+    paths = ("benchmark.annotations", "data.annotations", "data.features", "data.videos", "calibration_background")
+    for key in (*paths, "model.weights"):
         value = OmegaConf.select(cfg, key, throw_on_missing=False)
         if value is not None and not Path(value).exists():
             raise DataError(f"{key}={value}: there is no such file or folder")
@@ -200,6 +202,24 @@ def _check_folds(cfg: DictConfig) -> None:
     if "ckpt_path" not in cfg and fold is None and cfg.benchmark.split not in (None, "all"):
         raise ConfigError(
             f"benchmark.split={cfg.benchmark.split}: benchmark.folds scores all queries, leave the split out"
+        )
+
+
+def _check_weights(cfg: DictConfig) -> None:
+    """Weights of the S2VS program were trained on features as they are stored, and without a base."""
+    model = cfg.get("model")
+    weights = None if model is None else model.get("weights")
+    if weights is None:
+        return
+    if model.get("whiten"):
+        raise ConfigError(
+            f"model.weights={weights} and model.whiten={_plain(model.whiten)} do not go together: the weights expect "
+            "features as they are stored (the S2VS program whitens them as it extracts them): set model.whiten=false"
+        )
+    if "ckpt_path" in cfg and model.get("residual"):
+        raise ConfigError(
+            f"model.weights={weights}: model.residual=true starts as its base, whatever the weights; to evaluate them "
+            "set model.residual=false"
         )
 
 

@@ -11,6 +11,7 @@ from muvr_train.models.base import WORK_SHARE, SimilarityNetwork
 from muvr_train.models.cut import Cut
 from muvr_train.models.functional import block_sizes, compact, forbid_empty, repeat_short, weighted
 from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
+from muvr_train.models.reference import load_released
 from muvr_train.models.region_max import BYTES_PER_PRODUCT, map_bytes, region_maps
 from muvr_train.models.s2vs_base import base_scorer, base_sides, check_combination, check_counts
 from muvr_train.models.s2vs_head import S2VSHead, Sides, refine, score_maps
@@ -52,6 +53,7 @@ class S2VS(SimilarityNetwork):
             `memory_budget`. Never changes a score by more than rounding. Batch norm in train mode needs all at once.
         checkpointing: compute what the CNN holds for the backward pass again there instead of keeping it: less memory.
             None = where a batch would hold more than 0.5 GiB (8 GiB on a GPU), or more than `memory_budget` leaves.
+        weights: file of the S2VS program, such as s2vs_dns.pth, to start from; its settings must be these.
         extra_maps: further frame-to-frame maps K that the fusion head gives for every pair, see `similarity`; their
             weights start at 0, so that the score starts as without them, and where none are given they count as 0.
         compile: let torch compile the CNN, which takes long once for each number of frames; no padding is trimmed.
@@ -75,6 +77,7 @@ class S2VS(SimilarityNetwork):
         pair_chunk: int | None = None,
         checkpointing: bool | None = None,
         compile: bool = False,  # noqa: A002
+        weights: str | None = None,
         extra_maps: int = 0,
     ) -> None:
         super().__init__(dim, regions, whiten)
@@ -93,6 +96,8 @@ class S2VS(SimilarityNetwork):
         scorer = base_scorer(base, self.index_dim, regions)
         self.base: SimilarityNetwork | None = scorer if residual else None
         self.residual_scale = nn.Parameter(torch.zeros(())) if residual else None
+        if weights is not None:
+            load_released(self, weights)
 
     @property
     def range(self) -> tuple[float, float]:  # type: ignore[override]

@@ -16,6 +16,7 @@ PATH_KEYS = frozenset(
         "benchmark.annotations",
         "data.features",
         "ckpt_path",
+        "model.weights",
         "scores",
         "calibration_background",
         "annotations",

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.launched import rank
+from muvr_train.preflight.exported import record_of
 from muvr_train.preflight.quoting import quote_value, split_override
 
 INHERITED = ("data", "encoder", "benchmark")
@@ -139,18 +140,20 @@ def inherited_choices(checkpoint: Path, typed: list[str]) -> list[str]:
     """
     keys = {split_override(text)[1] for text in typed}
     record = checkpoint.parent / ".hydra" / "hydra.yaml"
-    if "data" in keys or not record.is_file():
+    choices: Any = record_of(checkpoint).get("choices") or {}
+    if record.is_file() and not choices:
+        choices = OmegaConf.select(OmegaConf.load(record), "hydra.runtime.choices") or {}
+    if "data" in keys:
         return []
-    choices: Any = OmegaConf.select(OmegaConf.load(record), "hydra.runtime.choices") or {}
     return [f"{group}={choices[group]}" for group in INHERITED if choices.get(group) and group not in keys]
 
 
 def inherited_values(checkpoint: Path, composed: DictConfig, choices: list[str]) -> list[str]:
     """Give the settings in which the run's saved config differs from `composed` inside the inherited groups."""
-    record = checkpoint.parent / ".hydra" / "config.yaml"
-    if not choices or not record.is_file():
+    record, settings = checkpoint.parent / ".hydra" / "config.yaml", record_of(checkpoint).get("settings")
+    if not choices or not (settings or record.is_file()):
         return []
-    saved = DictConfig(OmegaConf.load(record))
+    saved = DictConfig(settings or OmegaConf.load(record))
     groups = [choice.partition("=")[0] for choice in choices]
     result = []
     for key, value in (pair for group in groups for pair in _leaves(saved.get(group), f"{group}.")):

@@ -7,6 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
+from muvr_train.preflight.exported import weights_file
 
 DISTILLATION = "muvr_train.losses.distillation.DistillationLoss"
 
@@ -22,6 +23,8 @@ def teacher_file(value: str) -> Path:
         best, there = path / "best.ckpt", sorted(path.glob("*/best.ckpt"))
         if best.is_file():
             return best
+        if (exported := weights_file(path)) != path:
+            return exported
         inside = f"; try teacher={there[0]}" if there else ""
         raise ConfigError(f"teacher={value}: this folder holds no best.ckpt{inside}")
     if not path.is_file():

@@ -137,6 +137,14 @@ OWN_MODEL_RULES = {
     "model.pair_chunk": optional(whole(1)),
     "model.checkpointing": optional(FLAG),
     "model.compile": FLAG,
+    "model.weights": optional(TEXT),
+    "model.learned_scale": FLAG,
+    "model.size": optional(whole(1)),
+    "model.temporal_layers": whole(0),
+    **{
+        f"model.{name}": whole(1)
+        for name in ("temporal_width", "temporal_heads", "layers", "width", "heads", "clusters")
+    },
     **{
         f"model.{name}": FLAG
         for name in ("residual", "base_weights", "attention", "attention_norm", "symmetric", "batch_norm")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Sequence
@@ -16,12 +17,19 @@ from muvr_train.errors import ConfigError, shorten
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.data import Data, open_data, query_names
 from muvr_train.runner.finish import Subject, finish, split_of
-from muvr_train.runner.models import build_retriever, fit_model, limited, load_checkpoint, plain, share_state
+from muvr_train.runner.models import (
+    build_retriever,
+    fit_model,
+    limited,
+    load_checkpoint,
+    plain,
+    share_state,
+    trial_model,
+)
 from muvr_train.runner.overview import encoder_name
 from muvr_train.runner.processes import pick_device, started
 from muvr_train.runner.score_run import evaluate_files
 from muvr_train.training.launch import Here, first_then_all
-from muvr_train.types import StoreDims
 
 log = logging.getLogger(__name__)
 CORPUS = ("kind", "annotations", "videos", "size")
@@ -41,7 +49,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
     if trained == (cfg.model is not None):
         raise ConfigError("give either ckpt_path=... (a trained model) or model=frame_max (or another untrained one)")
     if not trained:
-        try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
+        try_calibration(cfg, trial_model(cfg))
     with started(cfg, device) as here:
         return evaluate_model(cfg, here)
 
@@ -80,6 +88,8 @@ def open_subject(cfg: DictConfig, here: Here) -> tuple[Subject, Data]:
         model = limited(build_retriever(cfg.model, cfg.fusion, data.store.dims), cfg)
         fit_model(model, data.store, data.train_videos if model.needs_fit else ())
         label = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model.network).__name__).lower()
+        if weights := cfg.model.get("weights"):
+            facts = {"weights": str(weights), "weights_sha256": hashlib.sha256(Path(weights).read_bytes()).hexdigest()}
     if here.group.is_first:
         data.print_overview(cfg, here.device)
     try_calibration(cfg, model)

@@ -22,7 +22,9 @@ from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.baselines import BASELINES
 from muvr_train.models.fusion.base import FusionHead
 from muvr_train.models.retriever import Retriever
+from muvr_train.preflight.exported import weights_file
 from muvr_train.processes import Group
+from muvr_train.runner.exported import read_weights
 from muvr_train.types import StoreDims, Tokens
 from muvr_train.whitening import Whitening
 
@@ -83,6 +85,16 @@ def _takes(node: Node, argument: str) -> bool:
 PRODUCT_TYPES = {"32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+def trial_model(cfg: DictConfig) -> Retriever:
+    """Build the model of a config on made-up sizes, to find wrong settings before any data is touched."""
+    return build_retriever(without_weights(cfg.model), cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64))
+
+
+def without_weights(model: Node) -> Node:
+    """Settings of a network that reads no weights from a file."""
+    return model if model.get("weights") is None else {**plain(model), "weights": None}
+
+
 def limited(model: Retriever, cfg: DictConfig) -> Retriever:
     """Tell a model's network what `memory_budget` leaves it, and in which precision `scoring_precision` multiplies."""
     budget = cfg.get("memory_budget")
@@ -102,7 +114,7 @@ def build(node: Node, **more: Any) -> Any:
     from hydra.errors import InstantiationException
 
     try:
-        return instantiate(node, **more)
+        return instantiate(node, _convert_="object", **more)  # StoreDims stay what they are
     except InstantiationException as error:
         if isinstance(error.__cause__, ConfigError):
             raise error.__cause__ from error
@@ -192,7 +204,7 @@ def recipe_of(
 
 
 def load_checkpoint(path: Path, store: FeatureStore, key: str = "ckpt_path") -> Loaded:
-    """Build the model of a checkpoint and load its weights (nothing but plain data and tensors is unpickled).
+    """Build the model of a checkpoint or an exported model and load its weights (no code of a file is run).
 
     A store without texts does for a checkpoint that was trained with them: it is scored on video queries. `key` is the
     setting that names it, for messages.
@@ -200,14 +212,8 @@ def load_checkpoint(path: Path, store: FeatureStore, key: str = "ckpt_path") -> 
     Raises:
         DataError: no such file, no checkpoint of this package, or features of another size than it was trained on.
     """
-    if not path.is_file():
-        raise DataError(f"{key}={path}: no such file. Runs write checkpoints/<run>/best.ckpt and last.ckpt")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        recipe, weights = content["muvr_train"], content["state_dict"]
-    except Exception as error:
-        kind = type(error).__name__
-        raise DataError(f"{key}={path} is no checkpoint of muvr-train, or it is damaged ({kind})") from error
+    path = weights_file(path)
+    recipe, weights = read_weights(path, key)
     dims, have = StoreDims(**recipe["dims"]), store.dims
     without_texts = have.text_dim is None and (have.regions, have.dim) == (dims.regions, dims.dim)
     if dims != have and not without_texts:
@@ -216,11 +222,9 @@ def load_checkpoint(path: Path, store: FeatureStore, key: str = "ckpt_path") -> 
             "Give the store it was trained on (data.features=...) or train on this one"
         )
     check_recipe(recipe, path)
-    model = build_retriever(recipe["model"], recipe["fusion"], dims)
-    prefix = "retriever."
-    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    model = build_retriever(without_weights(recipe["model"]), recipe["fusion"], dims)
     try:
-        model.load_state_dict(own, strict=True)
+        model.load_state_dict(weights, strict=True)
     except RuntimeError as error:
         raise DataError(f"{path}: the weights do not fit the model that the checkpoint describes: {error}") from error
     return Loaded(model.eval(), recipe, hashlib.sha256(path.read_bytes()).hexdigest())

@@ -13,18 +13,17 @@ from muvr_train.preflight.teacher import missing_teacher, unread_teacher
 from muvr_train.processes import Group
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.data import Data, protocol_of
-from muvr_train.runner.models import build, build_retriever
+from muvr_train.runner.models import build, trial_model
 from muvr_train.search.exhaustive import refuse_small_budget
 from muvr_train.search.required import needed_modes, refuse_missing
 from muvr_train.search.sources import supported_modes
 from muvr_train.training.rates import refuse_unused
 from muvr_train.training.teacher import read_from_teacher
-from muvr_train.types import StoreDims
 
 
 def try_settings(cfg: DictConfig) -> None:
     """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
-    try_calibration(cfg, build_retriever(cfg.model, cfg.fusion, StoreDims(regions=1, dim=64, text_dim=64)))
+    try_calibration(cfg, trial_model(cfg))
     loss = build_loss(cfg)
     check_reader(cfg, loss)
     if cfg.data.get("soft_mixing") and not any(getattr(part, "soft", False) for part in loss.losses.values()):
