@@ -84,7 +84,8 @@ def summarize(folders: Sequence[Path]) -> Summary:
     for place in range(len(steps[0])):
         entries = [content["calibrated"][place] for content in contents]
         results = joined([(entry["name"], entry) for entry in entries], spread=True)
-        calibrated.append(CalibratedRow(entries[0]["name"], entries[0]["steps"], entries[0]["fitted_on"], results))
+        name = f"{len(folders)} seeds + {str(entries[0]['name']).partition(' + ')[2]}"
+        calibrated.append(CalibratedRow(name, entries[0]["steps"], entries[0]["fitted_on"], results))
     notes = list(dict.fromkeys(note for content in contents for note in content["meta"].get("notes", ())))
     return Summary(own, baselines, calibrated, contents[0]["meta"], notes)
 

@@ -36,6 +36,7 @@ DEFINITIONS = {
     "mode upper_bound_by_labels": "no method: for each expression the combination with the best average precision",
     "intervals": "95 % percentile interval, bootstrap over the search topics of each partition; narrow with few topics."
     " Resamples without a counted query or match are left out, and their number is in the row's notes",
+    "std": "standard deviation over the seeds of a run with several (n - 1); its metrics are means over them",
     "breakdowns.level": "positives of one level of correspondence; those of other levels are left out of the ranking",
     "breakdowns.operator, breakdowns.sign": "tag expressions of one operator, or of one sign; mean over these",
     "breakdowns.noise_remove": "mAP with a share of the positive pairs left out; mAP_std over the repeats",

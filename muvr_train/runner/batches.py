@@ -90,6 +90,9 @@ def mining_callbacks(
     settings, trainer, protocol = cfg.data.mining, cfg.trainer, protocol_of(cfg)
     if settings.every_n_epochs is None:
         return []
+    period, total = settings.every_n_epochs * trainer.steps_per_epoch, trainer.max_epochs * trainer.steps_per_epoch
+    if period >= total:
+        log.warning("data.mining.every_n_epochs=%d: the run ends before anything is mined", settings.every_n_epochs)
     source = ModelScores(model, data.store, memory_budget=protocol.memory_budget, group=here.group)
     mode = best_mode(served_modes(source, data.train_part))
     return [
@@ -97,8 +100,8 @@ def mining_callbacks(
             progress,
             mined,
             lambda: mine(source, data.train_part, mode, settings.top),
-            settings.every_n_epochs * trainer.steps_per_epoch,
-            trainer.max_epochs * trainer.steps_per_epoch,
+            period,
+            total,
             here.group,
         )
     ]

@@ -41,7 +41,7 @@ def claim_folder(cfg: DictConfig) -> Path:
             f"resume_from={folder}"
         ) from None
     latest = folder.parent / "latest"
-    if latest.is_symlink() or not latest.exists():
+    if not (folder.parent / "config.yaml").is_file() and (latest.is_symlink() or not latest.exists()):
         temporary = folder.parent / f".latest-{os.getpid()}"
         temporary.symlink_to(folder.name)
         os.replace(temporary, latest)
