@@ -40,12 +40,15 @@ def composed(argv: list[str], name: str = "train", extra: Path | None = None) ->
     return Composer(cli.config_dir(), name, extra).compose(texts)
 
 
+WITH_EXPERIMENT = {"s2vs_self_supervised": ["data.videos=clips"], "dns_distilled": [f"teacher={__file__}"]}
+"""What an experiment needs beside it."""
+
+
 @pytest.mark.parametrize("experiment", options("experiment"))
 @pytest.mark.parametrize("debug", [None, *options("debug")])
 def test_every_experiment_composes(experiment: str, debug: str | None) -> None:
     argv = [f"experiment={experiment}", *([f"debug={debug}"] if debug else [])]
-    if experiment == "s2vs_self_supervised":
-        argv.append("data.videos=clips")
+    argv += WITH_EXPERIMENT.get(experiment, [])
     cfg = composed(argv)
     assert cfg.hydra.runtime.choices.experiment == experiment
     assert set(GROUPS) <= set(cfg)
@@ -63,6 +66,8 @@ WITH = {
     "folder": ["data.videos=v"],
     "copies": ["data=folder", "data.videos=v"],
     "muvr_filter": ["data=muvr", *MUVR],
+    "custom": [*MUVR, "+benchmark.reader._target_=json.load", "benchmark.name=own"],
+    "distillation": [f"teacher={__file__}"],
     **{name: ["benchmark.annotations=a", "data.features=f"] for name in ANNOTATED},
 }
 """What an option needs beside it."""
