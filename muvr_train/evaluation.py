@@ -11,7 +11,7 @@ from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.judging import judged_rows
-from muvr_train.left_out import NO_LIST, NO_MATCH, Reasons, left_out
+from muvr_train.left_out import NO_EXPRESSION, NO_LIST, NO_MATCH, NO_REGION, Reasons, left_out
 from muvr_train.metrics.aggregate import PartitionMetrics, evaluate_partition, mean_over_partitions
 from muvr_train.metrics.ranks import Ties
 from muvr_train.metrics.trapezoids import with_trapezoids
@@ -121,7 +121,8 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
     results.notes = left_out(results, benchmark.partitions, tuple(per_mode), reasons)
     results.notes += text_notes(source, benchmark, modes)
     for note in results.notes:
-        log.warning(note)
+        usual = protocol.modes is None and note.endswith((NO_EXPRESSION, NO_REGION))
+        log.log(logging.DEBUG if usual else logging.WARNING, note)
     _add_means(results, per_mode, averaged, optional=protocol.modes is None)
     if not results.rows:
         raise DataError(f"benchmark {benchmark.name}: no query with features has a tag expression that is evaluated")

@@ -176,12 +176,15 @@ def test_a_region_takes_the_place_of_the_frames(world: World, benchmark: Benchma
         assert scores["tv+region"].scores[MARKED.index("news/t2q0"), column] == pytest.approx(expected, abs=1e-6)
 
 
-def test_rows_of_the_base_with_tags_and_regions_beside(world: World, benchmark: Benchmark) -> None:
+def test_rows_of_the_base_with_tags_and_regions_beside(
+    world: World, benchmark: Benchmark, caplog: pytest.LogCaptureFixture
+) -> None:
     results = evaluate(trained(world[1]), world[1], benchmark, Protocol(keep_scores=True, details=True, bootstrap=100))
     assert results.modes == ALL
     rows = {(row["mode"], row["partition"]): row for row in results.rows}
     assert ("tv+region", "dance") not in rows
     assert "dance: left out of mode tv+region, because no scored query has features of a marked region" in results.notes
+    assert "left out" not in caplog.text, "nobody asked for it by name"
     counts: Any = {key: row["counts"] for key, row in rows.items()}
     assert counts["tv+region", "news"]["queries"] == 5
     assert counts["tv+region", "news"]["queries_without_region"] == 5
