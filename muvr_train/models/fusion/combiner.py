@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from muvr_train.models.fusion.text_head import TextHead, changed, unit_variance, zero_linear
+from muvr_train.models.fusion.text_head import TextHead, changed, check_hidden, unit_variance, zero_linear
 from muvr_train.types import QueryBatch, StoreDims
 
 
@@ -27,6 +27,7 @@ class Combiner(TextHead):
 
     def __init__(self, dims: StoreDims, hidden: int = 256) -> None:
         super().__init__(dims)
+        check_hidden(hidden)
         self.from_frame = nn.Linear(dims.dim, hidden)
         self.from_text = nn.Linear(dims.dim, hidden, bias=False)
         self.gate = nn.Linear(hidden, dims.dim)

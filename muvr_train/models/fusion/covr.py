@@ -8,7 +8,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from muvr_train.models.functional import forbid_empty, full_precision
 from muvr_train.models.fusion.base import PartScorers, part_present
-from muvr_train.models.fusion.text_head import TextHead, unit_variance, zero_linear
+from muvr_train.models.fusion.text_head import TextHead, check_hidden, unit_variance, zero_linear
 from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims
 
 
@@ -31,6 +31,7 @@ class CoVR(TextHead):
 
     def __init__(self, dims: StoreDims, hidden: int = 256) -> None:
         super().__init__(dims)
+        check_hidden(hidden)
         self.from_frame = nn.Linear(dims.dim, hidden)
         self.from_text = nn.Linear(dims.dim, hidden, bias=False)
         self.change = zero_linear(hidden, dims.dim)

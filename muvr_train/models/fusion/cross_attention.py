@@ -33,7 +33,7 @@ class CrossAttention(TextHead):
 
     def __init__(self, dims: StoreDims, width: int = 128, heads: int = 4, layers: int = 2) -> None:
         super().__init__(dims)
-        if heads < 1 or width % heads:
+        if heads < 1 or width < 1 or width % heads:
             raise ConfigError(f"fusion.width={width}: must be a multiple of fusion.heads={heads}")
         if layers < 1:
             raise ConfigError(f"fusion.layers={layers}: must be >= 1")

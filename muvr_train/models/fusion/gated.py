@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from muvr_train.models.functional import full_precision
-from muvr_train.models.fusion.text_head import TextHead, unit_variance, zero_linear
+from muvr_train.models.fusion.text_head import TextHead, check_hidden, unit_variance, zero_linear
 from muvr_train.types import QueryBatch, StoreDims
 
 GATED = ("video", "text")
@@ -29,6 +29,7 @@ class GatedFusion(TextHead):
 
     def __init__(self, dims: StoreDims, hidden: int = 64) -> None:
         super().__init__(dims)
+        check_hidden(hidden)
         self.mlp = nn.Sequential(nn.Linear(3 * dims.dim, hidden), nn.GELU(), zero_linear(hidden, len(GATED)))
 
     def log_weights(self, names: Sequence[str], query: QueryBatch) -> Tensor:

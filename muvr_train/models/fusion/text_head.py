@@ -88,6 +88,12 @@ def unit_variance(x: Tensor) -> Tensor:
     return x * math.sqrt(x.shape[-1])
 
 
+def check_hidden(hidden: int) -> None:
+    """Raise ConfigError unless a layer has units."""
+    if hidden < 1:
+        raise ConfigError(f"fusion.hidden={hidden}: must be >= 1")
+
+
 def zero_linear(before: int, after: int) -> nn.Linear:
     """A linear layer that starts at 0, so that what it adds is nothing at first."""
     layer = nn.Linear(before, after)

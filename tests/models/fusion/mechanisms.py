@@ -22,7 +22,7 @@ from muvr_train.metrics.functional import average_precision
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.fusion.base import FusionHead
 from muvr_train.models.retriever import Retriever
-from muvr_train.types import QueryBatch, StoreDims, Tags, TextTokens, Tokens
+from muvr_train.types import QueryBatch, StoreDims, TextTokens, Tokens
 
 SCENE, CODE, TEXT = 32, 8, 12
 DIM = SCENE + CODE
