@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -88,6 +89,25 @@ def test_saved_scores_of_a_training_give_its_metrics(place: Workplace, run: Path
     assert {row["partition"] for row in again} == set(metrics)
     for row in again:
         assert row["metrics"] == pytest.approx(metrics[row["partition"]], abs=1e-9)
+
+
+def test_an_exported_model_gives_the_scores_of_its_checkpoint(place: Workplace, run: Path) -> None:
+    checkpoint = f"ckpt_path={run / 'best.ckpt'}"
+    done = place.call("muvr_train.export", checkpoint, "out=exported model")
+    assert (done.returncode, done.stdout.strip()) == (0, "exported model/model.safetensors"), done.stderr
+    scores = []
+    for number, name in enumerate((checkpoint, "ckpt_path=exported model")):
+        out = f"outputs/export-{number}"
+        done = place.call(
+            *("evaluate.py", name, f"out={out}", "save_scores=true", "benchmark.report=false", "benchmark.modes=[tv]")
+        )
+        assert done.returncode == 0, done.stderr
+        with np.load(place.folder / out / "scores_tv.npz", allow_pickle=False) as file:
+            scores.append({key: file[key] for key in file.files})
+    assert scores[0].keys() == scores[1].keys()
+    assert all(np.array_equal(value, scores[1][key]) for key, value in scores[0].items())
+    refused = place.call("evaluate.py", "ckpt_path=exported model", "data.fractions=[0.2,0.2,0.6]", "out=outputs/x")
+    assert refused.returncode == 2, refused.stderr
 
 
 def logged(run: Path) -> dict[int, dict[str, float]]:
