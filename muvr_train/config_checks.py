@@ -18,6 +18,7 @@ from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.annotated import check_annotated
 from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.custom import check_custom
+from muvr_train.preflight.fusion import OWN_HEAD_RULES, check_fusion, is_own_head
 from muvr_train.preflight.monitor import check_monitor
 from muvr_train.preflight.parts import check_parts
 from muvr_train.preflight.regimes import check_regime, check_seeds
@@ -35,6 +36,7 @@ def check_values(cfg: DictConfig) -> None:
         ConfigError: a value is impossible, or two contradict each other.
     """
     rules = {**RULES, **(OWN_MODEL_RULES if _is_own_model(cfg) else {})}
+    rules |= OWN_HEAD_RULES if is_own_head(cfg) else {}
     for key, rule in rules.items():
         value = OmegaConf.select(cfg, key, default=_ABSENT, throw_on_missing=False)
         if value is not _ABSENT and not OmegaConf.is_missing(*_parent(cfg, key)) and not rule.allows(value):
@@ -58,6 +60,7 @@ def check_values(cfg: DictConfig) -> None:
     _check_targets(cfg)
     _check_weights(cfg)
     check_teacher(cfg)
+    check_fusion(cfg)
     benchmark = cfg.get("benchmark")
     check_calibration(cfg, None if benchmark is None else benchmark.modes or modes_of(benchmark.name))
 
