@@ -55,14 +55,14 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     low, high = first.get_xlim()
     first.set_xlim(min(low, -0.5), max(high, 0.5))
     marks = [
-        Line2D([], [], color=COLOURS[index % len(COLOURS)], marker="o", label=_short(name))
+        Line2D([], [], color=COLOURS[index % len(COLOURS)], marker="o", label=short(name))
         for index, name in enumerate(others)
     ]
     figure.legend(handles=marks, loc="outside lower left", ncols=1, frameon=False, fontsize=9)
     tested = any(other["p_holm"] is not None for row in found["rows"] for other in row["differences"])
     meaning = "; filled: p < 0.05 after Holm" if tested else ""
     figure.suptitle(
-        f"{found['metric']} on {found['benchmark']}, minus {_short(found['runs'][0]['name'])}\n95 % intervals{meaning}",
+        f"{found['metric']} on {found['benchmark']}, minus {short(found['runs'][0]['name'])}\n95 % intervals{meaning}",
         fontsize=10,
         x=0.01,
         ha="left",
@@ -87,6 +87,6 @@ def _draw(axis: Any, place: float, other: Mapping[str, Any], colour: str, is_mea
     )
 
 
-def _short(name: str, limit: int = 48) -> str:
+def short(name: str, limit: int = 48) -> str:
     """Shorten from the left (the end of a path says more), and keep matplotlib from reading $ as mathematics."""
     return (name if len(name) <= limit else "..." + name[3 - limit :]).replace("$", r"\$")

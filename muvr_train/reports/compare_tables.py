@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,31 +11,39 @@ from rich.markup import escape
 from rich.table import Table
 
 from muvr_train.reports.comparison import MEANS
+from muvr_train.reports.overview import overview_tables
 
+MOST_RUNS = 4
+"""Of more, the terminal shows the means over partitions alone."""
 HEADS = ("partition", "run", "value", "95 %", "difference", "95 %", "p", "p (Holm)", "effect")
 
 
 def print_comparison(found: Mapping[str, Any], console: Console | None = None) -> None:
     """Print a table per mode to stdout, with what its columns mean."""
     console = console or Console(width=None if Console().is_terminal else 140)
+    brief = len(found["runs"]) > MOST_RUNS
     for mode in _modes(found):
         table = Table(title=f"{_title(found, mode)}", title_justify="left")
         for place, head in enumerate(HEADS):
             table.add_column(head, justify="left" if place < 2 else "right", overflow="fold")
         rows = [row for row in found["rows"] if row["mode"] == mode]
-        for row in rows:
+        for row in [row for row in rows if row["partition"] in MEANS] if brief else rows:
             style = "bold" if row["partition"] in MEANS else None
             for cells in _lines(found, row):
                 table.add_row(*map(escape, cells), style=style)
             table.add_section()
         console.print(table)
-    for line in _legend(found):
+    lines = ["Of so many runs the means over partitions are shown; --out and --json have all."] if brief else []
+    for line in [*lines, *_legend(found)]:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def markdown(found: Mapping[str, Any]) -> str:
     """The same tables as Markdown, with the definitions."""
-    parts = [f"# {found['metric']} of {len(found['runs'])} runs on {found['benchmark']}"]
+    parts = [f"# {found['metric']} of {len(found['runs'])} runs on {found['benchmark']}", "![runs](runs.png)"]
+    for title, heads, cells in overview_tables(found["overview"]):
+        lines = [_table_line(heads), "|---|" + "---:|" * (len(heads) - 1), *map(_table_line, cells)]
+        parts += [f"## {title}", "\n".join(lines)]
     for mode in _modes(found):
         lines = [_table_line(HEADS), "|---|---|" + "---:|" * (len(HEADS) - 2)]
         for row in found["rows"]:
@@ -44,6 +53,27 @@ def markdown(found: Mapping[str, Any]) -> str:
     parts += ["![differences](compare.png)", "\n".join(f"* {line}" for line in _legend(found))]
     parts.append("\n".join(f"* **{name}**: {text}" for name, text in found["definitions"].items()))
     return "\n\n".join(parts) + "\n"
+
+
+def page(found: Mapping[str, Any], pictures: Mapping[str, bytes]) -> str:
+    """The same as one HTML page that needs nothing outside itself.
+
+    Args:
+        found: a comparison with its overview.
+        pictures: PNG files by their title.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("muvr_train.reports")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, loader=loader, trim_blocks=True)
+    tables = list(overview_tables(found["overview"]))
+    for mode in _modes(found):
+        lines = [line for row in found["rows"] if row["mode"] == mode for line in _lines(found, row)]
+        tables.append((_title(found, mode), list(HEADS), [list(line) for line in lines]))
+    images = {name: base64.b64encode(content).decode() for name, content in pictures.items()}
+    return environment.get_template("compare.html").render(
+        found=found, tables=tables, images=images, legend=_legend(found)
+    )
 
 
 def _title(found: Mapping[str, Any], mode: str) -> str:

@@ -74,7 +74,8 @@ def test_wrong_arguments(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     a, b = runs / "a", runs / "b"
     assert "no such folder" in refused(capsys, 2, a, runs / "nowhere")
     assert "it has a, frame_max" in refused(capsys, 2, a, f"{a}:frame_mix")
-    assert "two or more runs" in refused(capsys, 2, a)
+    assert "two or more runs" in refused(capsys, 2, f"{a}:frame_max")
+    assert "--baseline c: name best or one of a, b" in refused(capsys, 2, a, b, "--baseline", "c")
     assert "named twice" in refused(capsys, 2, a, a)
     assert "recall@5" in refused(capsys, 2, a, b, "--metric", "recall@7")
     assert "b has v" in refused(capsys, 2, b, a, "--mode", "tv")

@@ -1,0 +1,94 @@
+"""All runs at a glance: a row per run, a column per mode, from what the evaluations wrote."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from muvr_train.benchmarks.expressions import UPPER_BOUND
+from muvr_train.reports.runs import Run
+
+METRICS = ("mAP", "uAP")
+
+
+def overview(runs: Sequence[Run]) -> dict[str, Any]:
+    """Collect the means over partitions.
+
+    Args:
+        runs: in any order; the first is the baseline.
+
+    Returns:
+        `modes`, and `rows` in descending order of mAP in mode tv (or the last mode): `run`, `baseline`, and `cells` by
+        mode and metric: `value`, `interval` and `std` over seeds, None where there is none.
+    """
+    modes = list(dict.fromkeys(mode for run in runs for mode, _ in run.rows if mode != UPPER_BOUND))
+    rows = [
+        {
+            "run": run.name,
+            "baseline": run is runs[0],
+            "cells": {mode: {metric: _cell(run, mode, metric) for metric in METRICS} for mode in modes},
+        }
+        for run in runs
+    ]
+    by = "tv" if "tv" in modes else modes[-1]
+
+    def value(row: Mapping[str, Any]) -> float:
+        known = row["cells"][by]["mAP"]["value"]
+        return -math.inf if known is None else float(known)
+
+    return {"modes": modes, "rows": sorted(rows, key=value, reverse=True)}
+
+
+def _cell(run: Run, mode: str, metric: str) -> dict[str, Any]:
+    rows = {partition: row for (known, partition), row in run.rows.items() if known == mode}
+    row = rows.get("mean") or (next(iter(rows.values())) if len(rows) == 1 else {})
+    return {
+        "value": row.get("metrics", {}).get(metric),
+        "interval": (row.get("intervals") or {}).get(metric),
+        "std": (row.get("std") or {}).get(metric),
+    }
+
+
+def overview_tables(found: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """A table per metric: title, heads and lines of text."""
+    for metric in METRICS:
+        lines = [
+            [
+                row["run"] + (" (baseline)" if row["baseline"] else ""),
+                *(_text(row["cells"][mode][metric]) for mode in found["modes"]),
+            ]
+            for row in found["rows"]
+        ]
+        yield (
+            f"{metric} (%), mean over partitions [95 %]",
+            ["run", *(f"query {mode}" for mode in found["modes"])],
+            lines,
+        )
+
+
+def _text(cell: Mapping[str, Any]) -> str:
+    if cell["value"] is None:
+        return "-"
+    text = f"{100 * cell['value']:.1f}"
+    text += "" if cell["std"] is None else f" ± {100 * cell['std']:.1f}"
+    if cell["interval"] is None:
+        return text
+    low, high = (100 * end for end in cell["interval"])
+    return f"{text} [{low:.1f}, {high:.1f}]"
+
+
+def print_overview(found: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print the tables to stdout."""
+    console = console or Console(width=None if Console().is_terminal else 160)
+    for title, heads, lines in overview_tables(found):
+        table = Table(title=title, title_justify="left")
+        for place, head in enumerate(heads):
+            table.add_column(head, justify="right" if place else "left", overflow="fold")
+        for line in lines:
+            table.add_row(*map(escape, line))
+        console.print(table)
