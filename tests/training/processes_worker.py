@@ -25,7 +25,7 @@ from muvr_train.models.s2vs import S2VS
 from muvr_train.processes import Group
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.teacher import Teacher, read_from_teacher
-from muvr_train.types import M, QueryBatch, StoreDims, TextTokens, Tokens
+from muvr_train.types import M, QueryBatch, StoreDims, Tags, TextTokens, Tokens
 from tests.together import outcome
 
 DIMS = StoreDims(regions=2, dim=8, text_dim=6)
@@ -53,6 +53,7 @@ def make_module(group: Group, learned: bool = True, model: str = "s2vs", **netwo
         "self": SelfSimilarityLoss("video"),
         "range": RangeRegularizationLoss("video"),
         "text": InfoNCELoss("text", 0.1),
+        "tags": InfoNCELoss("tags", 0.1),
         "learned": LearnedTemperature() if learned else None,
         "taught": DistillationLoss("fused", mse=1.0),
         "taught_text": DistillationLoss("fused", teacher="text"),
@@ -72,8 +73,10 @@ def make_batch(
     seed: int,
     with_text: tuple[int, ...] | None = None,
     with_video: tuple[int, ...] | None = None,
+    with_tags: tuple[int, ...] = (),
+    with_region: tuple[int, ...] = (),
 ) -> Batch:
-    """A whole batch: lengths 1 to 9, the first query has no positive; which queries have a text, and which a video."""
+    """A whole batch: lengths 1 to 9, the first query has no positive; which queries have which parts."""
     chance = torch.Generator().manual_seed(seed)
 
     def videos(count: int) -> Tokens:
@@ -89,9 +92,18 @@ def make_batch(
     present = {"video": video_flags, "text": text_flags}
     relevance = torch.randint(-1, 2, (queries, database), generator=chance).float()
     relevance[0] = relevance[0].clamp(max=0)
+    flags = {"tags": with_tags, "region": with_region}
+    present |= {name: torch.tensor([row in rows for row in range(queries)]) for name, rows in flags.items()}
+    sign = torch.tensor([[1.0, -1.0 if row % 2 else 0.0] for row in range(queries)]) * present["tags"][:, None]
+    tags = Tags(
+        torch.randn(queries, 2, 6, generator=chance), sign != 0, sign, (sign < 0).any(dim=1, keepdim=True) & (sign != 0)
+    )
+    inside = videos(queries)
+    region = Tokens(inside.x[:, :, :1], inside.mask & present["region"][:, None])
     ids = tuple(f"ä/{row}" for row in range(queries))
     names = tuple(f"v/{column}" for column in range(database))
-    return Batch(QueryBatch(ids, asked, text, present), videos(database), None, names, relevance, ids)
+    parts = tags if with_tags else None, region if with_region else None
+    return Batch(QueryBatch(ids, asked, text, present, *parts), videos(database), None, names, relevance, ids)
 
 
 def trimmed(part: M) -> M:

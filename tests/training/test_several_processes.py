@@ -45,6 +45,8 @@ BATCHES = {
     "no texts at all": worker.make_batch(4, 6, 5, with_text=()),
     "no videos at all": worker.make_batch(4, 6, 6, with_video=()),
     "videos in one process only": worker.make_batch(4, 6, 7, with_video=(0,)),
+    "tags and regions": worker.make_batch(5, 7, 8, with_tags=(1, 2, 4), with_region=(0, 2)),
+    "tags in one process only, regions in the other": worker.make_batch(4, 6, 9, with_tags=(3,), with_region=(0,)),
 }
 
 
