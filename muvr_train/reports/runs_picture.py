@@ -16,7 +16,7 @@ Row = tuple[str, str, float, Sequence[float] | None, bool]
 def save_values(path: Path, overview: Mapping[str, Any], metric: str = "mAP") -> None:
     """Draw the mean over partitions of every run with its 95 % interval; a panel per mode, the baseline as a line."""
     rows: list[Row] = []
-    lines: dict[str, float] = {}
+    lines: dict[str, float | None] = dict.fromkeys(overview["modes"])
     for row in overview["rows"]:
         for mode, cells in row["cells"].items():
             cell = cells[metric]
@@ -24,15 +24,15 @@ def save_values(path: Path, overview: Mapping[str, Any], metric: str = "mAP") ->
                 interval = cell["interval"] and [100 * end for end in cell["interval"]]
                 rows.append((mode, row["run"], 100 * cell["value"], interval, row["baseline"]))
                 lines |= {mode: 100 * cell["value"]} if row["baseline"] else {}
-    _draw(path, rows, lines, f"{metric} (%), 95 % intervals; hollow and dashed: the baseline", f"{metric} (%)")
+    _draw(path, rows, lines, f"{metric} (%), 95 % intervals\nhollow and dashed: the baseline", f"{metric} (%)")
 
 
 def save_differences(path: Path, found: Mapping[str, Any]) -> None:
     """Draw the differences of the means to the first run; a panel per mode, hollow from p = 0.05 on after Holm."""
-    rows = list(_differences(found))
+    rows = sorted(_differences(found), key=lambda row: -row[2])
     first, metric = short(found["runs"][0]["name"]), found["metric"]
     tested = any(other["p_holm"] is not None for row in found["rows"] for other in row["differences"])
-    title = f"{metric} minus {first}, 95 % intervals" + ("; hollow: p >= 0.05 after Holm" if tested else "")
+    title = f"{metric} minus {first}\n95 % intervals" + ("; hollow: p >= 0.05 after Holm" if tested else "")
     _draw(path, rows, {row["mode"]: 0.0 for row in found["rows"]}, title, f"difference in {metric} (points)")
 
 
@@ -45,14 +45,14 @@ def _differences(found: Mapping[str, Any]) -> Iterator[Row]:
                 yield row["mode"], other["run"], 100 * other["difference"], interval, unsure
 
 
-def _draw(path: Path, rows: Sequence[Row], lines: Mapping[str, float], title: str, label: str) -> None:
+def _draw(path: Path, rows: Sequence[Row], lines: Mapping[str, float | None], title: str, label: str) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    modes, runs = list(dict.fromkeys(row[0] for row in rows)), list(dict.fromkeys(row[1] for row in rows))
-    names = [short(run, 36) for run in runs]
+    modes, runs = list(lines), list(dict.fromkeys(row[1] for row in rows))
+    names = [short(run, 60) for run in runs]
     size = 0.8 + 0.075 * max(map(len, names)) + 2.3 * len(modes), 1.6 + 0.27 * len(runs)
     figure, axes = plt.subplots(1, len(modes), figsize=size, sharey=True, squeeze=False, layout="constrained")
     for axis, mode in zip(axes[0], modes, strict=True):
@@ -61,8 +61,9 @@ def _draw(path: Path, rows: Sequence[Row], lines: Mapping[str, float], title: st
             if interval is not None:
                 axis.plot(interval, [place, place], color=colour, linewidth=1.6, solid_capstyle="butt")
             axis.plot([value], [place], "o", markersize=6, color=colour, markerfacecolor="white" if hollow else colour)
-        if mode in lines:
-            axis.axvline(lines[mode], color="#444444", linewidth=1, linestyle="--", zorder=0)
+        line = lines[mode]
+        if line is not None:
+            axis.axvline(line, color="#444444", linewidth=1, linestyle="--", zorder=0)
         axis.set_title(f"query {mode}", fontsize=10)
         axis.set_xlabel(label, fontsize=9)
         axis.grid(axis="x", color="#dddddd", linewidth=0.6)

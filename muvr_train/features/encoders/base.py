@@ -24,7 +24,7 @@ Preprocess = Callable[[Frames], Frames]
 class FrameEncoder(ABC):
     """Frames uint8 [T, H, W, 3] RGB to features [T, R, D], one or several streams in one pass.
 
-    A subclass sets `preprocess`, `mean` and `std`, and writes `compute`, `compute_maps`, `streams` and `manifest`.
+    A subclass sets `preprocess`, `size`, `mean` and `std`, and writes `compute`, `compute_maps`, `streams` and `manifest`.
     Results do not depend on the batch beyond rounding.
 
     Learned parts (whitening): where `needs_fit` is true, whoever extracts calls `fit` with prepared frames first, then
@@ -42,6 +42,7 @@ class FrameEncoder(ABC):
     Attributes:
         preprocess: uint8 [T, H, W, 3] to uint8 [T, h, w, 3]; a small picklable object without the network, which runs
             in the processes that decode.
+        size: edge of the prepared pictures, by which edited views are drawn.
         mean: pixel mean per channel on a scale of 0 to 1.
         std: pixel deviation per channel on a scale of 0 to 1.
         shapes: (D, R) per stream, before whitening.
@@ -51,6 +52,7 @@ class FrameEncoder(ABC):
     """
 
     preprocess: Preprocess
+    size: int
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
