@@ -46,7 +46,7 @@ SETTINGS = (
     "trainer.every_n_epochs=1",
 )
 """What all runs share, chosen by --pilot; the rest is that of experiment=fusion_<head>."""
-SLOWER = {head: ("+optimizer.lr_ratios.change=0.03",) for head in ("cross_attention", "combiner")}
+SLOWER = dict.fromkeys(("cross_attention", "combiner"), ("+optimizer.lr_ratios.change=0.03",))
 """What these heads add to frames would be as long as the frames after one step of the common rate."""
 QUIET = ("logger=csv", "benchmark.report=false", "benchmark.bootstrap=0", "callbacks.progress_bar=false")
 
