@@ -8,12 +8,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from muvr_train.models.fusion.text_head import TextHead, changed, check_hidden, unit_variance, zero_linear
+from muvr_train.models.fusion.text_head import TextHead, changed, check_hidden, unit_length, unit_variance, zero_linear
 from muvr_train.types import QueryBatch, StoreDims
 
 
 class Combiner(TextHead):
-    """x' = x + sigmoid(G h) * (O h) in every frame and region, h = GELU(A x + B t + b).
+    """x' = x + sigmoid(G h) * (O h) / sqrt(D) in every frame and region, h = GELU(A x + B t + b).
 
     t is the mean of the query's mapped words W t, of unit length; x and t enter times sqrt(D). O starts at 0, so the
     untrained head equals the mean. The network compares x' with the database, the text part stays, and both are fused
@@ -40,5 +40,5 @@ class Combiner(TextHead):
             return query
         text = self.from_text(unit_variance(pair.pooled()[1]))
         hidden = F.gelu(self.from_frame(unit_variance(pair.frames)) + text[:, None, None])
-        change = torch.sigmoid(self.gate(hidden)) * self.change(hidden)
+        change = unit_length(torch.sigmoid(self.gate(hidden)) * self.change(hidden))
         return replace(query, video=changed(query.video, change, pair.both))

@@ -8,12 +8,12 @@ from torch.nn import functional as F  # noqa: N812
 
 from muvr_train.models.functional import forbid_empty, full_precision
 from muvr_train.models.fusion.base import PartScorers, part_present
-from muvr_train.models.fusion.text_head import TextHead, check_hidden, unit_variance, zero_linear
+from muvr_train.models.fusion.text_head import TextHead, check_hidden, unit_length, unit_variance, zero_linear
 from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims
 
 
 class CoVR(TextHead):
-    """cos(z, y) with z = v + t + O GELU(A v + B t), in [-1, 1]; y is the mean of all frames of the target.
+    """cos(z, y) with z = v + t + O GELU(A v + B t) / sqrt(D), in [-1, 1]; y is the mean of all frames of the target.
 
     v is the query's middle frame, the mean over its regions; t the mean of its mapped words W t; both of unit length,
     and times sqrt(D) before A and B. O starts at 0. Queries with one part have z = v or z = t. Every part has this
@@ -47,7 +47,7 @@ class CoVR(TextHead):
         if frames is not None and words is not None:
             hidden = F.gelu(self.from_frame(unit_variance(frames)) + self.from_text(unit_variance(words)))
             both = frames.any(dim=1, keepdim=True) & words.any(dim=1, keepdim=True)
-            joined = joined + torch.where(both, self.change(hidden), 0.0)
+            joined = joined + torch.where(both, unit_length(self.change(hidden)), 0.0)
         targets = database.raw
         with full_precision(joined):
             pooled = targets.x.float().masked_fill(~targets.mask[:, :, None, None], 0.0).sum(dim=(1, 2))

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from muvr_train.errors import ConfigError
-from muvr_train.models.fusion.text_head import TextHead, changed, unit_variance, zero_linear
+from muvr_train.models.fusion.text_head import TextHead, changed, unit_length, unit_variance, zero_linear
 from muvr_train.types import QueryBatch, StoreDims
 
 
 class CrossAttention(TextHead):
-    """x' = x + O h: h [Q, T, R, width] from a transformer over the query's words W t and its frames.
+    """x' = x + O h / sqrt(D): h [Q, T, R, width] from a transformer over the query's words W t and its frames.
 
     Words and region vectors attend to the words and to the mean vector of each frame, which is linear in the number of
     regions, and a plain transformer where there is one. Layers are pre-norm; the order of frames is left to the network
@@ -51,7 +51,7 @@ class CrossAttention(TextHead):
         seen = torch.cat([pair.said, pair.real], dim=1) | ~pair.both[:, None]  # a row of nothing would be NaN
         for block in self.blocks:
             words, frames = block(words, frames, seen)
-        return replace(query, video=changed(query.video, self.change(self.norm(frames)), pair.both))
+        return replace(query, video=changed(query.video, unit_length(self.change(self.norm(frames))), pair.both))
 
 
 class Block(nn.Module):

@@ -47,22 +47,21 @@ class TextHead(WeightedFusion):
 
     Args:
         dims: sizes of the feature store.
-        dim: size of the frame vectors that texts are compared with; None = that of the videos.
 
     Raises:
         ConfigError: the store has no texts.
     """
 
-    def __init__(self, dims: StoreDims, dim: int | None = None) -> None:
+    def __init__(self, dims: StoreDims) -> None:
         super().__init__(dims)
         if dims.text_dim is None:
             raise ConfigError(
                 f"fusion: {type(self).__name__} reads the texts of queries, but the feature store has none: choose "
                 "fusion=mean or fusion=weighted, or a store with texts"
             )
-        self.text_map = nn.Linear(dims.text_dim, dim or dims.dim, bias=False)
+        self.text_map = nn.Linear(dims.text_dim, dims.dim, bias=False)
         with torch.no_grad():
-            self.text_map.weight.copy_(orthogonal_map(dim or dims.dim, dims.text_dim))
+            self.text_map.weight.copy_(orthogonal_map(dims.dim, dims.text_dim))
 
     def words(self, text: TextTokens, said: Tensor) -> Tensor:
         """Unit vectors W t [Q, L, D], float32, 0 where `said` bool [Q, L] is False."""
@@ -86,6 +85,15 @@ class TextHead(WeightedFusion):
 def unit_variance(x: Tensor) -> Tensor:
     """Unit vectors [..., D] times sqrt(D): entries of about 1, as layers like them."""
     return x * math.sqrt(x.shape[-1])
+
+
+def unit_length(x: Tensor) -> Tensor:
+    """The way back: what layers give, entries of about 1, over sqrt(D).
+
+    Without it one step of AdamW would add to unit vectors what is as long as they are, whatever the learning rate of
+    the other layers allows.
+    """
+    return x / math.sqrt(x.shape[-1])
 
 
 def check_hidden(hidden: int) -> None:

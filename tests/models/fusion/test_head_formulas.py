@@ -164,7 +164,7 @@ def test_combiner():
         for place, frame in enumerate(frames_of(query.video, row)):
             for region, x in enumerate(frame):
                 hidden = F.gelu(head.from_frame(x * math.sqrt(6)) + head.from_text(t))
-                expected = x + torch.sigmoid(head.gate(hidden)) * head.change(hidden)
+                expected = x + torch.sigmoid(head.gate(hidden)) * head.change(hidden) / math.sqrt(6)
                 torch.testing.assert_close(changed.x[row, place, region], expected)
     torch.testing.assert_close(changed.x[2, :1], frames_of(query.video, 2))
 
@@ -187,7 +187,7 @@ def test_cross_attention():
             every = every + block.out(torch.cat(seen, dim=-1))
             every = every + block.mlp(every)
             words, frames = every[: len(words)], every[len(words) :].view(frames.shape)
-        expected = x + head.change(head.norm(frames))
+        expected = x + head.change(head.norm(frames)) / math.sqrt(6)
         torch.testing.assert_close(changed.x[row, : len(x)], expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(changed.x[2, :1], frames_of(query.video, 2))
 
@@ -210,7 +210,7 @@ def test_map_channel_says_where_the_text_is_true():
     assert network.given.shape == (4, 3, 1, 1, 6)
     for row in range(4):
         for column in range(3):
-            for place, frame in enumerate(frames_of(fine, column)):
+            for place, frame in enumerate(frames_of(raw, column).unbind()):
                 both = HAS_TEXT[row] and HAS_VIDEO[row]
                 expected = float((frame @ words_of(model.head, query, row).T).max()) if both else 0.0
                 assert float(network.given[row, column, 0, 0, place]) == pytest.approx(expected, abs=1e-6)
@@ -230,7 +230,9 @@ def test_covr_compares_one_vector():
         t = unit(words_of(head, query, row).sum(dim=0)) if HAS_TEXT[row] else torch.zeros(6)
         z = v + t
         if HAS_VIDEO[row] and HAS_TEXT[row]:
-            z = z + head.change(F.gelu(head.from_frame(v * math.sqrt(6)) + head.from_text(t * math.sqrt(6))))
+            z = z + head.change(
+                F.gelu(head.from_frame(v * math.sqrt(6)) + head.from_text(t * math.sqrt(6)))
+            ) / math.sqrt(6)
         expected = targets @ unit(z)
         for name, has in (("video", HAS_VIDEO), ("text", HAS_TEXT)):
             torch.testing.assert_close(parts[name][row], expected if has[row] else torch.zeros(3))

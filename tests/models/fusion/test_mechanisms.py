@@ -39,7 +39,7 @@ TRIALS = {
     "query_scoring": Trial(NamedFrame, QueryScoring, 250),
     "query_scoring_target": Trial(WhereInTarget, partial(QueryScoring, side="target"), 200),
     "combiner": Trial(OtherObject, Combiner, lr=3e-3),
-    "cross_attention": Trial(OtherObject, partial(CrossAttention, width=32, layers=1), lr=3e-3),
+    "cross_attention": Trial(OtherObject, partial(CrossAttention, width=32, layers=1), 250),
     "map_channel": Trial(WhereInTarget, MapChannel, 200, 3e-3, PLAIN_S2VS, 8),
     "gated": Trial(Reliable, GatedFusion, 300),
     "tags": Trial(Conditions, WeightedFusion, 300, 3e-2),
