@@ -80,7 +80,7 @@ class LateInteraction(SimilarityNetwork):
         self.temporal: TemporalEncoder | None = None
         if temporal_layers:
             width = self.projection.out_features
-            self.temporal = TemporalEncoder(width, temporal_width, temporal_layers, temporal_heads)
+            self.temporal = TemporalEncoder(width, temporal_width, temporal_layers, temporal_heads, "temporal_")
             self.leave = nn.Linear(temporal_width, width, bias=False)
             nn.init.zeros_(self.leave.weight)
         with torch.no_grad():

@@ -7,22 +7,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from muvr_train.models.base import WORK_SHARE, SimilarityNetwork
+from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.cut import Cut
 from muvr_train.models.functional import block_sizes, compact, forbid_empty, repeat_short, weighted
-from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
+from muvr_train.models.recompute import run_piece
 from muvr_train.models.reference import load_released
 from muvr_train.models.region_max import BYTES_PER_PRODUCT, map_bytes, region_maps
 from muvr_train.models.s2vs_base import base_scorer, base_sides, check_combination, check_counts
 from muvr_train.models.s2vs_head import S2VSHead, Sides, refine, score_maps
 from muvr_train.models.s2vs_index import Attention, Binarization, Rewritten
 from muvr_train.models.s2vs_maps import channels, check_maps, in_step, pieces_of
-from muvr_train.models.s2vs_plan import CHUNK_CELLS, MAP_ENTRIES, MIN_FRAMES, RECOMPUTE_ABOVE, of_device, refuse_parts
+from muvr_train.models.s2vs_plan import BUDGET_PARTS, MAP_ENTRIES, MIN_FRAMES, of_device, pairs_at_once
 from muvr_train.models.s2vs_tiles import Scored, Side, back_in_order, make_side, paired, tiled
 from muvr_train.types import Tokens
-
-BUDGET_PARTS = 2 * WORK_SHARE
-"""One part in so many of `memory_budget` is for the CNN in inference; the maps that it reads have as much."""
 
 
 class S2VS(SimilarityNetwork):
@@ -178,7 +175,7 @@ class S2VS(SimilarityNetwork):
 
     def _score_block(self, q: Side, n: Side, extra: Tensor | None) -> Scored:
         maps = self.frame_to_frame(q.x, n.x)
-        pairs, again = self._plan(q, n)
+        pairs, again = pairs_at_once(self, q, n)
         wide = round(pairs**0.5) if q.trim and n.trim else len(n)  # square tiles hold videos of like length
         steps = block_sizes(len(q), min(len(n), wide), 1, pairs)
         tiles, further = Cut(maps), pieces_of(extra)
@@ -195,24 +192,6 @@ class S2VS(SimilarityNetwork):
     def _score_maps(self, maps: Tensor, extra: Tensor | None, sides: Sides | None) -> Scored:
         return score_maps(self.head, channels(maps, extra), sides, self.symmetric)
 
-    def _plan(self, q: Side, n: Side) -> tuple[int, bool]:
-        """How many pairs the CNN reads at once, and whether the backward pass computes them again."""
-        (t1, r1), (t2, r2), pairs = q.x.shape[1:3], n.x.shape[1:3], max(1, len(q) * len(n))
-        learns = self.training and torch.is_grad_enabled()
-        each, what = t1 * t2 * self.head.cell_bytes(learns), f"a pair of videos of {t1} and {t2} frames"
-        fast = self.pair_chunk or max(1, of_device(CHUNK_CELLS, q.x) // (t1 * t2))
-        if not learns and self.divisible:
-            products = BYTES_PER_PRODUCT * t1 * r1 * t2 * r2
-            return pieces_at_once(fast, self.memory_budget, products, each, what, BUDGET_PARTS), False
-        kept = pairs * self._kept_bytes(q.x, n.x, t1 * t2)
-        if not self.divisible:
-            refuse_parts(pairs, self.pair_chunk, self.memory_budget, kept + pairs * each)
-            return pairs, False
-        room = self.memory_budget or of_device(RECOMPUTE_ABOVE, q.x)
-        again = kept + pairs * each > room if self.checkpointing is None else self.checkpointing
-        budget = self.memory_budget if again else None
-        return pieces_at_once(fast, budget, kept, each, what, advice=SHORTEN), again
-
     def least_budget(self, frames_q: int, frames_n: int) -> int:
         """Bytes of `memory_budget` that inference needs for a pair of videos; see the base class."""
         cells = 0 if self.memory_budget is None else max(frames_q, MIN_FRAMES) * max(frames_n, MIN_FRAMES)
@@ -222,9 +201,9 @@ class S2VS(SimilarityNetwork):
         """Bytes for each pair until the backward pass, and bytes besides; see the base class."""
         (t1, r1), (t2, r2) = q.x.shape[1:3], n.x.shape[1:3]
         cells = max(t1, MIN_FRAMES) * max(t2, MIN_FRAMES)
-        return self._kept_bytes(q.x, n.x, cells), cells * (self.head.cell_bytes(True) + BYTES_PER_PRODUCT * r1 * r2)
+        return self.kept_bytes(q.x, n.x, cells), cells * (self.head.cell_bytes(True) + BYTES_PER_PRODUCT * r1 * r2)
 
-    def _kept_bytes(self, x_q: Tensor, x_n: Tensor, cells: int) -> int:
+    def kept_bytes(self, x_q: Tensor, x_n: Tensor, cells: int) -> int:
         """Bytes per pair until the backward pass: the maps, and extra maps as given and as sorted, with gradients."""
         return map_bytes(x_q, x_n, self.symmetric) + 16 * cells * self.extra_maps
 
@@ -239,7 +218,7 @@ class S2VS(SimilarityNetwork):
     def _own_scores(self, q: Tokens) -> Tensor:
         """Scores [Q] of videos with themselves, in pieces as those of all pairs."""
         side = self._side(q)
-        pairs, again = self._plan(side, side)
+        pairs, again = pairs_at_once(self, side, side)
         step = pairs if self.divisible else max(1, len(q))
         parts, x = [slice(start, start + step) for start in range(0, max(1, len(q)), step)], Cut(q.x)
         pieces = [replace(q[part], x=x[part,]) for part in parts]

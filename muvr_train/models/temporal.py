@@ -21,14 +21,15 @@ class TemporalEncoder(nn.Module):
         width: size W of those that go out, even and a multiple of `heads`.
         layers: number of layers of self-attention and a two-layer network of twice the width.
         heads: of the attention.
+        prefix: beginning of the settings' names, for messages.
     """
 
-    def __init__(self, dim: int, width: int, layers: int, heads: int) -> None:
+    def __init__(self, dim: int, width: int, layers: int, heads: int, prefix: str = "") -> None:
         super().__init__()
         if layers < 1 or heads < 1 or width < 2 or width % 2 or width % heads:
             raise ConfigError(
-                f"model: a temporal encoder of width {width} with {heads} heads and {layers} layers is not possible: "
-                "all are >= 1, and the width is even and a multiple of the heads"
+                f"model.{prefix}width={width}, model.{prefix}heads={heads}, model.{prefix}layers={layers}: all must be "
+                ">= 1, and the width even and a multiple of the heads"
             )
         self.dim, self.width = dim, width
         self.enter = nn.Linear(dim, width)

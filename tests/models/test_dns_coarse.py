@@ -92,7 +92,7 @@ def test_netvlad_by_its_definition():
         ({"clusters": 0}, "clusters=0"),
         ({"size": 8}, "size=8.*null with model.residual=true"),
         ({"size": 0, "residual": False}, "size=0"),
-        ({"layers": 0}, "0 layers"),
+        ({"layers": 0}, "model.layers=0"),
     ],
 )
 def test_impossible_settings(options, message):

@@ -182,8 +182,8 @@ def test_half_precision_products_are_those_of_rounded_tokens():
         ({"over": "frame"}, "over='frame'"),
         ({"size": 0}, "size=0"),
         ({"temporal_layers": -1}, "temporal_layers=-1"),
-        ({"temporal_layers": 1, "temporal_width": 9, "temporal_heads": 3}, "width 9 with 3 heads"),
-        ({"temporal_layers": 1, "temporal_width": 8, "temporal_heads": 3}, "width 8 with 3 heads"),
+        ({"temporal_layers": 1, "temporal_width": 9, "temporal_heads": 3}, "temporal_width=9, model.temporal_heads=3"),
+        ({"temporal_layers": 1, "temporal_width": 8, "temporal_heads": 3}, "temporal_width=8, model.temporal_heads=3"),
     ],
 )
 def test_impossible_settings(options, message):

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from muvr_train.errors import ConfigError
 from muvr_train.models.s2vs import S2VS
-from muvr_train.models.s2vs_plan import CHUNK_CELLS
+from muvr_train.models.s2vs_plan import CHUNK_CELLS, pairs_at_once
 from muvr_train.types import Tokens
 from tests.reference.s2vs_plain import one_by_one, plain_scores
 
@@ -170,10 +170,10 @@ def test_a_budget_changes_memory_and_no_gradient():
     free, small = build({}), build({})
     small.memory_budget = 400_000
     side_q, side_n = small._side(small.index(q)), small._side(small.index(n))
-    pairs, again = small._plan(side_q, side_n)
+    pairs, again = pairs_at_once(small, side_q, side_n)
     assert again
     assert pairs < 6
-    assert free._plan(side_q, side_n) == (CHUNK_CELLS["cpu"] // 144, False)
+    assert pairs_at_once(free, side_q, side_n) == (CHUNK_CELLS["cpu"] // 144, False)
     ours, theirs = scored(small, q, n), scored(free, q, n)
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
     equal(gradients(small, ours), gradients(free, theirs))
