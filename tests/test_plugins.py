@@ -13,12 +13,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
+from torch import nn
 
 from muvr_train.benchmarks.custom import check_benchmark, read_custom
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
 from muvr_train.cli import prepare
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.models.fusion.base import FusionHead
+from muvr_train.runner.models import build_retriever
+from muvr_train.types import StoreDims
 from tests.toy import make_toy
 from tests.toy_encoder import write_grey
 
@@ -102,6 +107,24 @@ def test_head_network_and_loss_train_together(folder: Path) -> None:
     assert {row["mode"] for row in results["rows"]} >= {"v", "t", "tv"}
     lines = list(csv.DictReader((folder / "checkpoints" / "own" / "metrics.csv").open()))
     assert {"train/loss/margin", "train/loss/infonce"} <= {line["name"] for line in lines}
+
+
+class Sizes(FusionHead):
+    """A head that asks its sizes for more than plain fields, with a list among its settings."""
+
+    def __init__(self, dims: StoreDims, widths: list[int]) -> None:
+        super().__init__(dims)
+        self.layer = nn.Linear(dims.text_target_dim, sum(widths))
+        self.widths = widths
+
+
+def test_heads_get_the_sizes_of_the_store_and_plain_settings() -> None:
+    fusion = OmegaConf.create({"_target_": "tests.test_plugins.Sizes", "widths": [2, 3]})
+    dims = StoreDims(regions=1, dim=8, text_dim=4, fine_regions=2, fine_dim=6)
+    head = build_retriever({"_target_": "muvr_train.models.chamfer.Chamfer"}, fusion, dims).head
+    assert isinstance(head, Sizes)
+    assert head.dims == dims
+    assert (head.layer.weight.shape, type(head.widths)) == ((5, 6), list)
 
 
 FEW = ["trainer.max_epochs=1", "trainer.steps_per_epoch=2", "trainer.every_n_epochs=1", "data.batch.topics=2"]
