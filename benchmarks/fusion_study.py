@@ -41,7 +41,7 @@ SETTINGS = (
     "data.batch.positives=2",
     "data.batch.hard_negatives=1",
     "data.augment.max_frames=12",
-    "trainer.steps_per_epoch=60",
+    "trainer.steps_per_epoch=50",
     "trainer.max_epochs=4",
     "trainer.every_n_epochs=1",
 )
@@ -59,7 +59,7 @@ def main() -> None:
         return
     seeds = (PILOT_SEED,) if options.pilot else SEEDS
     names = [f"{network}-{head}-seed{seed}" for seed in seeds for network, heads in HEADS.items() for head in heads]
-    names = [name for name in (UNTRAINED, *names) if not options.only or any(part in name for part in options.only)]
+    names = [UNTRAINED, *(name for name in names if not options.only or any(part in name for part in options.only))]
     started = time.monotonic()
     with ThreadPoolExecutor(options.parallel) as pool:
         list(pool.map(lambda name: run(options, name), names))
@@ -144,7 +144,8 @@ def score(options: argparse.Namespace, name: str) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     with initialize_config_dir(str(cli.config_dir()), version_base=None):
-        data = open_data(compose("train", ["data=demo_large"]), training=False)
+        settings = ["data=demo_large", *(setting for setting in options.set if setting.startswith("data."))]
+        data = open_data(compose("train", settings), training=False)
     part, facts = data.part("val" if options.pilot else "test"), {"corpus": data.benchmark.protocol["corpus"]}
     if name == UNTRAINED:
         models = baseline_models(data.store, data.train_videos)
