@@ -306,3 +306,13 @@ def test_map_channel_needs_a_network_that_reads_it():
     model = Retriever(Chamfer(6, 2), MapChannel(DIMS), DIMS).eval()
     with pytest.raises(ConfigError, match="cannot read extra maps"):
         model.score(model.encode_query(queries()), model.encode_database(*database()))
+
+
+@pytest.mark.parametrize(("head", "settings"), [(MapChannel, {}), (QueryScoring, {"side": "both"})])
+def test_heads_take_the_whole_fine_tokens_of_videos_that_training_has_cut(head, settings):
+    """Training edits the frames that networks compare, not those that the text part looks at."""
+    model = model_of(head, S2VS(6, 2, extra_maps=head.extra_maps), **settings).train()
+    raw, fine = database()
+    cut = Tokens(raw.x[:, 1:3], raw.mask[:, :2])
+    scores, _ = model.training_scores(model.encode_query(queries()), model.encode_database(cut, fine))
+    assert torch.isfinite(scores["fused"]).all()
