@@ -46,8 +46,6 @@ SETTINGS = (
     "trainer.every_n_epochs=1",
 )
 """What all runs share, chosen by --pilot; the rest is that of experiment=fusion_<head>."""
-SLOWER = dict.fromkeys(("cross_attention", "combiner"), ("+optimizer.lr_ratios.change=0.03",))
-"""What these heads add to frames would be as long as the frames after one step of the common rate."""
 QUIET = ("logger=csv", "benchmark.report=false", "benchmark.bootstrap=0", "callbacks.progress_bar=false")
 
 
@@ -123,7 +121,7 @@ def train(options: argparse.Namespace, name: str) -> None:
     network, head, seed = name.split("-")
     start = time.monotonic()
     settings = [f"experiment=fusion_{head}", *([f"model={network}"] if network != "s2vs" else [])]
-    settings += [*SETTINGS, *SLOWER.get(head, ()), *QUIET, f"seed={seed.removeprefix('seed')}", f"run={folder.name}"]
+    settings += [*SETTINGS, *QUIET, f"seed={seed.removeprefix('seed')}", f"run={folder.name}"]
     settings += ["benchmark.modes=[tv]", "benchmark.split=val", *options.set]
     if (folder / "last.ckpt").is_file():
         settings.append(f"resume_from={folder}")
@@ -224,7 +222,6 @@ def meta(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
         "corpus": read(options, UNTRAINED)["corpus"],
         "split": "val" if options.pilot else "test",
         "settings": [*SETTINGS, *options.set],
-        "settings_of_heads": SLOWER,
         "resamples": RESAMPLES,
         "versions": {"muvr_train": package_version(), "torch": torch.__version__, "python": platform.python_version()},
         "commit": subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip(),
