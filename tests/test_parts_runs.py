@@ -67,6 +67,15 @@ def test_what_training_asks_for_must_be_there(tmp_path: Path, caplog: pytest.Log
         supervised_batches(settings("data.batch.tag_rows=1"), poor, SINGLE, MinedNegatives())
     with pytest.raises(DataError, match=r"data.regions=true: no training query has features of a marked region"):
         supervised_batches(settings("data.regions=true"), poor, SINGLE, MinedNegatives())
+    asked = settings(
+        "data.batch.tag_rows=1", "data.regions=true", "data.optional_parts=true", "data.part_dropout={tags:1,region:1}"
+    )
+    with caplog.at_level("WARNING"):
+        without = supervised_batches(asked, poor, SINGLE, MinedNegatives())
+    plain_batches = supervised_batches(settings(), poor, SINGLE, MinedNegatives())
+    assert without[3].queries.ids == plain_batches[3].queries.ids
+    assert set(without[3].queries.present) == {"video", "text"}
+    assert caplog.text.count("trained without") == 2
     annotations, features = make_tagged(tmp_path / "tagged")
     for path in (features / "news").glob("*_query_dict.pkl"):
         write_query(path.parent, path.name.removesuffix("_query_dict.pkl"), np.ones((1, 16), np.float32), {})

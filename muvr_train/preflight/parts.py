@@ -9,6 +9,7 @@ from muvr_train.preflight.rules import FLAG, SHARE, Rule, whole
 
 PARTS = ("video", "text", "tags", "region")
 PART_RULES: dict[str, Rule] = {
+    "data.optional_parts": FLAG,
     "data.regions": FLAG,
     "data.batch.tag_rows": whole(0),
     **{f"data.part_dropout.{part}": SHARE for part in PARTS},
@@ -36,7 +37,7 @@ def check_parts(cfg: DictConfig) -> None:
                 f"{setting} concerns annotated queries: data.regime=self_supervised has none. Leave it out, or give "
                 "data.regime=supervised or joint"
             )
-    if rows and data.kind in WITHOUT_TAGS:
+    if rows and data.kind in WITHOUT_TAGS and not data.get("optional_parts"):
         raise ConfigError(f"data.batch.tag_rows={rows} needs tag expressions, and data={data.kind} has none")
     for part, there, needed in (("tags", rows, "data.batch.tag_rows"), ("region", regions, "data.regions")):
         if hidden[part] and not there:

@@ -47,23 +47,35 @@ def supervised_batches(cfg: DictConfig, data: Data, group: Group, mined: MinedNe
     """Build batches of annotated matches.
 
     Raises:
-        DataError: tag expressions or marked regions are asked for, and no training query has one with vectors.
+        DataError: tag expressions or marked regions are asked for, and no training query has one with vectors (where
+            `data.optional_parts` allows it, they are left out with a warning).
     """
     part, store, settings = data.train_part, data.store, plain(cfg.data.batch)
-    if settings["tag_rows"]:
+    dropout, regions = plain(cfg.data.part_dropout), cfg.data.regions
+    if rows := settings["tag_rows"]:
         part, lost = without_untagged(part, lambda query, tag: store.has(tag_key(query, tag), "tags"))
         if store.dims.text_dim is None or not any(partition.filters for partition in part.partitions):
-            raise DataError(
-                f"data.batch.tag_rows={settings['tag_rows']}: no training query has a tag expression whose tags have "
-                f"vectors in {store.path} ({lost} have none). Extract or import them, or leave tag_rows out"
+            lack(
+                cfg,
+                f"data.batch.tag_rows={rows}: no training query has a tag expression whose tags have vectors in "
+                f"{store.path} ({lost} have none)",
             )
-        if lost:
+            settings["tag_rows"], dropout["tags"] = 0, 0.0
+        elif lost:
             log.warning("%d tag expressions of training queries have no vectors and are left out of training", lost)
-    if cfg.data.regions and not (has_regions(store) and any(store.has(query.id, REGION) for query in part.queries)):
-        raise DataError(f"data.regions=true: no training query has features of a marked region in {store.path}")
+    if regions and not (has_regions(store) and any(store.has(query.id, REGION) for query in part.queries)):
+        lack(cfg, f"data.regions=true: no training query has features of a marked region in {store.path}")
+        regions, dropout["region"] = False, 0.0
     plan = OneToManyPlan(part, seed=cfg.seed, mined=mined, **settings)
-    dropout = PartDropout(**plain(cfg.data.part_dropout))
-    return SupervisedBatches(store, plan, FeatureAugment(**plain(cfg.data.augment)), group, dropout, cfg.data.regions)
+    augment = FeatureAugment(**plain(cfg.data.augment))
+    return SupervisedBatches(store, plan, augment, group, PartDropout(**dropout), regions)
+
+
+def lack(cfg: DictConfig, what: str) -> None:
+    """Refuse to go on without parts that are asked for, or warn where they are optional."""
+    if not cfg.data.optional_parts:
+        raise DataError(f"{what}. Extract or import them, leave the setting out, or give data.optional_parts=true")
+    log.warning("%s: trained without", what)
 
 
 def self_supervised_batches(cfg: DictConfig, data: Data, group: Group) -> SelfSupervisedBatches:

@@ -62,6 +62,7 @@ def test_a_mistake_is_named(args: list[str], said: list[str]) -> None:
         ["trainer.monitor=val/muvr_base/tv+region/region/recall@1"],
         ["benchmark.modes=[tv+tag]", "benchmark.folds=3", "benchmark.fold=0"],
         ["data.regime=joint", "data.batch.tag_rows=1"],
+        [*TABLE, "data.batch.tag_rows=2", "data.optional_parts=true"],
         [*TABLE, "benchmark.modes=[tv+region]", "data.regions=true"],
     ],
 )
