@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fusion_tables import write_tables
+from fusion_tables import Figures, differences, write_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADS = {
@@ -61,9 +61,11 @@ def main() -> None:
     started = time.monotonic()
     with ThreadPoolExecutor(options.parallel) as pool:
         list(pool.map(lambda name: run(options, name), names))
-    figures = {"meta": meta(options, time.monotonic() - started), "runs": {n: read(options, n) for n in names}}
-    (options.work / "study.json").write_text(json.dumps(figures, indent=1), encoding="utf-8")
-    write_tables(figures, {name: resampled(options, name) for name in names}, options.work / "study.md", options.doc)
+    content = {"meta": meta(options, time.monotonic() - started), "runs": {n: read(options, n) for n in names}}
+    figures = Figures(content, {name: resampled(options, name) for name in names})
+    content["differences"] = differences(figures)
+    (options.work / "study.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    write_tables(figures, options.work / "study.md", options.doc)
 
 
 def read_options() -> argparse.Namespace:

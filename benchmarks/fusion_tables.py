@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Samples = NDArray[np.float64]
 Key = tuple[str, str, str, str]
+Place = tuple[str, str]
+"""A row and a mode."""
+Lead = tuple[float, float, float]
 UNTRAINED = "untrained"
 OFFICIAL = ("frame_max", "frame_max whitened")
 """MUVR's zero-shot scorer, raw and whitened."""
@@ -47,26 +50,28 @@ class Figures:
             per_seed.append(np.mean(parts, axis=0))
         return 100 * np.asarray(np.mean(per_seed, axis=0), dtype=np.float64)
 
-    def best(self, rows: Sequence[str], modes: Sequence[str], metric: str) -> tuple[str, str]:
+    def best(self, rows: Sequence[str], modes: Sequence[str], metric: str) -> Place:
         """Give the row and mode that is best in the metric on these very queries: the hardest one to beat."""
         have = [(row, mode) for row in rows for mode in modes if self.values(row, mode, metric)]
         return max(have, key=lambda place: np.mean(self.values(*place, metric)))
 
-    def lead(self, one: tuple[str, str], other: tuple[str, str], metric: str) -> str:
-        """Give the difference of two rows with its 95 % interval, in bold where that does not hold 0."""
+    def lead(self, one: Place, other: Place, metric: str) -> Lead | None:
+        """Give the difference of two rows and its 95 % interval; None where one has no such metric."""
         if not self.values(*one, metric) or not self.values(*other, metric):
-            return "-"
+            return None
         middle = np.mean(self.values(*one, metric)) - np.mean(self.values(*other, metric))
         low, high = np.percentile(self.samples(*one, metric) - self.samples(*other, metric), [2.5, 97.5])
-        text = f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]"
-        return f"**{text}**" if low > 0 or high < 0 else text
+        return float(middle), float(low), float(high)
+
+    def rivals(self, rows: Sequence[str], metric: str) -> dict[str, Place]:
+        """Give for each mode the best of some rows; under tag expressions (no uAP) of what is judged by them."""
+        tagged = self.best(rows, TAGGED, "mAP")
+        return {mode: tagged if mode == "tv+tag" else self.best(rows, PLAIN, metric) for mode in MODES}
 
 
-def write_tables(
-    figures: Mapping[str, Any], drawn: Mapping[str, Mapping[Key, Samples]], path: Path, doc: Path | None
-) -> None:
+def write_tables(figures: Figures, path: Path, doc: Path | None) -> None:
     """Write the tables to `path`, and between the marks of the page `doc`; print them."""
-    text = "\n\n".join(tables(Figures(figures, drawn))) + "\n"
+    text = "\n\n".join(tables(figures)) + "\n"
     path.write_text(text, encoding="utf-8")
     if doc is not None:
         before, _, rest = doc.read_text(encoding="utf-8").partition(BEGIN)
@@ -80,19 +85,11 @@ def tables(figures: Figures) -> Iterator[str]:
     split = figures.meta["split"]
     yield f"Corpus {figures.meta['corpus']}; {split} topics; {figures.meta['resamples']} resamples of the topics."
     yield table(f"mAP / uAP (%), {split} topics", MODES, [*figures.untrained, *heads], lambda r, m: pair(figures, r, m))
-    official = {mode: figures.best(OFFICIAL, TAGGED if mode == "tv+tag" else PLAIN, "mAP") for mode in MODES}
-    strongest = {mode: figures.best(figures.untrained, TAGGED if mode == "tv+tag" else PLAIN, "mAP") for mode in MODES}
-    for metric in ("mAP", "uAP"):
-        what = (
-            f"{metric}: minus the best zero-shot row ({named(official['tv'])}; with tags {named(official['tv+tag'])})"
-        )
-        yield table(what, MODES, heads, lambda r, m, k=metric: figures.lead((r, m), official[m], k))
-    what = f"mAP: minus the best untrained row ({named(strongest['tv'])}; with tags {named(strongest['tv+tag'])})"
-    yield table(what, MODES, heads, lambda r, m: figures.lead((r, m), strongest[m], "mAP"))
-    for metric in ("mAP", "uAP"):
-        others = [row for row in heads if not row.endswith("-mean") and mean_of(row) in heads]
-        what = f"{metric}: minus the head `mean` on the same network"
-        yield table(what, MODES, others, lambda r, m, k=metric: figures.lead((r, m), (mean_of(r), m), k))
+    for what, metric, rows, rivals in comparisons(figures):
+        cells = {
+            row: {m: shown(figures.lead((row, m), other, metric)) for m, other in rivals(row).items()} for row in rows
+        }
+        yield table(f"{metric}: {what}", MODES, rows, lambda row, mode, cells=cells: cells[row][mode])
     yield table(
         "mAP (%) under tag expressions",
         TAGGED,
@@ -100,8 +97,8 @@ def tables(figures: Figures) -> Iterator[str]:
         lambda r, m: spread(figures.values(r, m, "mAP")),
     )
     parts = [name for name in figures.runs[UNTRAINED]["rows"][OFFICIAL[0]]["v"] if name != "mean"]
-    shown = [figures.best(figures.untrained, PLAIN, "mAP"), *((row, "tv") for row in heads)]
-    cells = {named(place): place for place in shown}
+    places = [figures.best(figures.untrained, PLAIN, "mAP"), *((row, "tv") for row in heads)]
+    cells = {named(place): place for place in places}
     yield table(
         "mAP (%) by partition, video + text",
         parts,
@@ -109,6 +106,40 @@ def tables(figures: Figures) -> Iterator[str]:
         lambda r, p: spread(figures.values(*cells[r], "mAP", p)),
     )
     yield training(figures)
+
+
+def comparisons(figures: Figures) -> Iterator[tuple[str, str, list[str], Callable[[str], Mapping[str, Place]]]]:
+    """Give what trained rows are compared with: title, metric, rows, and for a row its rival in each mode."""
+    heads = list(figures.trained)
+    others = [row for row in heads if mean_of(row) in heads and row != mean_of(row)]
+    for metric in ("mAP", "uAP"):
+        for kind, rows in (("zero-shot", OFFICIAL), ("untrained", figures.untrained)):
+            best = figures.rivals(rows, metric)
+            tagged = f"; with tags {named(best['tv+tag'])}" if metric == "mAP" else ""
+            yield f"minus the best {kind} row ({named(best['tv'])}{tagged})", metric, heads, lambda _, best=best: best
+        what = "minus the head `mean` on the same network"
+        yield what, metric, others, lambda row: {mode: (mean_of(row), mode) for mode in MODES}
+
+
+def differences(figures: Figures) -> list[dict[str, Any]]:
+    """Give every difference of `comparisons` as plain values, in percent points."""
+    found = []
+    for what, metric, rows, rivals in comparisons(figures):
+        for row in rows:
+            for mode, other in rivals(row).items():
+                lead = figures.lead((row, mode), other, metric)
+                if lead is not None:
+                    entry = {"what": what, "metric": metric, "row": row, "mode": mode, "minus": named(other)}
+                    found.append({**entry, "difference": lead[0], "interval": lead[1:]})
+    return found
+
+
+def shown(lead: Lead | None) -> str:
+    """Draw a difference with its interval, in bold where that does not hold 0."""
+    if lead is None:
+        return "-"
+    text = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*lead)
+    return f"**{text}**" if lead[1] > 0 or lead[2] < 0 else text
 
 
 def table(what: str, columns: Sequence[str], rows: Sequence[str], cell: Callable[[str, str], str]) -> str:
@@ -141,7 +172,7 @@ def spread(values: Sequence[float]) -> str:
     return f"{np.mean(values):.1f}" + (f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else "")
 
 
-def named(place: tuple[str, str]) -> str:
+def named(place: Place) -> str:
     """Name a row in a mode."""
     return f"{place[0]}, {place[1]}"
 

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
-from fusion_tables import BEGIN, END, Figures, mean_of, spread, tables, write_tables
+from fusion_tables import BEGIN, END, Figures, differences, mean_of, shown, spread, tables, write_tables
 
 DRAWS = 100
 PARTS = ("news", "dance")
@@ -60,6 +60,10 @@ def study():
     return {"meta": {"corpus": "toy-v1", "split": "test", "resamples": DRAWS}, "runs": runs}, drawn
 
 
+def shown_lead(figures, one, other, metric):
+    return shown(figures.lead(one, other, metric))
+
+
 def test_values_are_of_the_seeds(study):
     figures = Figures(*study)
     assert list(figures.trained) == ["s2vs-mean", "s2vs-gated"]
@@ -80,10 +84,10 @@ def test_the_best_row_is_the_hardest_to_beat(study):
 def test_paired_differences(study):
     """Shared draws cancel: all rows move together, so differences of equal spread have none."""
     figures = Figures(*study)
-    assert figures.lead(("s2vs-gated", "tv"), ("s2vs-mean", "tv"), "mAP") == "**+15.0 [+15.0, +15.0]**"
-    assert figures.lead(("s2vs-mean", "t"), ("s2vs-mean", "tv"), "uAP") == "**-27.5 [-27.5, -27.5]**"
-    assert figures.lead(("s2vs-mean", "tv"), ("s2vs-mean", "tv"), "mAP") == "+0.0 [+0.0, +0.0]"
-    assert figures.lead(("s2vs-mean", "tv+tag"), ("frame_max", "tv+tag"), "uAP") == "-"
+    assert shown_lead(figures, ("s2vs-gated", "tv"), ("s2vs-mean", "tv"), "mAP") == "**+15.0 [+15.0, +15.0]**"
+    assert shown_lead(figures, ("s2vs-mean", "t"), ("s2vs-mean", "tv"), "uAP") == "**-27.5 [-27.5, -27.5]**"
+    assert shown_lead(figures, ("s2vs-mean", "tv"), ("s2vs-mean", "tv"), "mAP") == "+0.0 [+0.0, +0.0]"
+    assert shown_lead(figures, ("s2vs-mean", "tv+tag"), ("frame_max", "tv+tag"), "uAP") == "-"
 
 
 def test_an_interval_that_holds_zero_is_not_bold(study):
@@ -91,19 +95,19 @@ def test_an_interval_that_holds_zero_is_not_bold(study):
     for (_, mode, part, metric), array in drawn["s2vs-mean-seed0"].items():
         drawn["s2vs-mean-seed1"]["s2vs-mean-seed1", mode, part, metric] = array[::-1]
     figures = Figures(content, drawn)  # the mean of the two seeds stands still at 50, gated moves around 70
-    assert figures.lead(("frame_max", "v"), ("s2vs-mean", "v"), "mAP") == "**-15.0 [-13.6, -6.4]**"
+    assert shown_lead(figures, ("frame_max", "v"), ("s2vs-mean", "v"), "mAP") == "**-15.0 [-13.6, -6.4]**"
     drawn["untrained"] |= {("frame_max", "v", part, "mAP"): np.linspace(0.4, 0.6, DRAWS) for part in PARTS}
-    assert Figures(content, drawn).lead(("frame_max", "v"), ("s2vs-mean", "v"), "mAP") == "-15.0 [-9.5, +9.5]"
+    assert shown_lead(Figures(content, drawn), ("frame_max", "v"), ("s2vs-mean", "v"), "mAP") == "-15.0 [-9.5, +9.5]"
 
 
 def test_tables_come_into_the_page_and_leave_the_rest(study, tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n", encoding="utf-8")
-    write_tables(*study, tmp_path / "study.md", page)
+    write_tables(Figures(*study), tmp_path / "study.md", page)
     text = (tmp_path / "study.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.strip() == text.strip()
     assert page.read_text(encoding="utf-8") == f"before\n\n{BEGIN}\n\n{text}\n{END}\n\nafter\n"
-    write_tables(*study, tmp_path / "study.md", page)  # again: the same
+    write_tables(Figures(*study), tmp_path / "study.md", page)  # again: the same
     assert page.read_text(encoding="utf-8") == f"before\n\n{BEGIN}\n\n{text}\n{END}\n\nafter\n"
 
 
@@ -115,6 +119,14 @@ def test_every_table_is_there(study):
     assert "| s2vs-mean | **+15.0 [+15.0, +15.0]** |" in text
     assert "| s2vs-gated | 12,345 | 40, 40 | 60, 60 |" in text
     assert "nan" not in text
+
+
+def test_differences_as_values(study):
+    found = differences(Figures(*study))
+    entry = next(e for e in found if e["row"] == "s2vs-gated" and "zero-shot" in e["what"] and e["mode"] == "tv+tag")
+    assert entry["minus"] == "frame_max, v, tags ignored"
+    assert (entry["metric"], entry["difference"], *entry["interval"]) == ("mAP", *[pytest.approx(30)] * 3)
+    assert len(found) == 2 * 2 * 4 + 4 + 2 * 2 * 3 + 3  # against two kinds of rows and the mean; uAP has no tv+tag
 
 
 def test_rows_of_the_mean_head():
