@@ -31,5 +31,5 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
         for process in several:
             found = process[place]
             torch.testing.assert_close(found["loss"], one["loss"], rtol=1e-5, atol=0)
-            for key, gradient in learned.items():
-                torch.testing.assert_close(found["gradients"][key], gradient, rtol=1e-4, atol=1e-6 * scale)
+            for key, gradient in learned.items():  # the shift of all scores has a gradient of 0, the sum of large terms
+                torch.testing.assert_close(found["gradients"][key], gradient, rtol=1e-4, atol=1e-5 * scale)
