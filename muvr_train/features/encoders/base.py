@@ -24,8 +24,8 @@ Preprocess = Callable[[Frames], Frames]
 class FrameEncoder(ABC):
     """Frames uint8 [T, H, W, 3] RGB to features [T, R, D], one or several streams in one pass.
 
-    A subclass sets `preprocess`, `size`, `mean` and `std`, and writes `compute`, `compute_maps`, `streams` and `manifest`.
-    Results do not depend on the batch beyond rounding.
+    A subclass sets `preprocess`, `size`, `mean` and `std`, and writes `compute`, `compute_maps`, `streams` and
+    `manifest`. Results do not depend on the batch beyond rounding.
 
     Learned parts (whitening): where `needs_fit` is true, whoever extracts calls `fit` with prepared frames first, then
     `save_fit(store / FITTED)`; whoever continues calls `load_fit(store / FITTED)` instead. `manifest` tells the learned
