@@ -91,6 +91,7 @@ def test_saved_scores_of_a_training_give_its_metrics(place: Workplace, run: Path
         assert row["metrics"] == pytest.approx(metrics[row["partition"]], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_an_exported_model_gives_the_scores_of_its_checkpoint(place: Workplace, run: Path) -> None:
     checkpoint = f"ckpt_path={run / 'best.ckpt'}"
     done = place.call("muvr_train.export", checkpoint, "out=exported model")
@@ -171,24 +172,6 @@ def test_evaluate_gives_what_training_logged(place: Workplace, run: Path, split:
         assert after[name] == pytest.approx(during[name], abs=1e-6), name
     meta = json.loads((place.folder / "out" / split / "results.json").read_text())["meta"]
     assert len(meta["checkpoint_sha256"]) == 64
-
-
-def test_the_heads_of_the_readme(place: Workplace) -> None:
-    """The README's plug-in, copied from it, runs outside the repository."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", text, flags=re.DOTALL)
-    assert [name for name, _ in blocks] == ["my_head.py", "my_configs/fusion/best_part.yaml"]
-    assert sum(len(block.splitlines()) for _, block in blocks) <= 30
-    for name, block in blocks:
-        path = place.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block, encoding="utf-8")
-    done = place.call(
-        *("train.py", "--config-dir", "my_configs", "fusion=best_part", *place.data, "run=own_head", "logger=csv"),
-        *("debug=smoke",),
-    )
-    assert done.returncode == 0, done.stderr
-    assert "my_head.BestPart" in (place.folder / "checkpoints/own_head/config.yaml").read_text()
 
 
 def test_zero_shot_needs_no_training(place: Workplace) -> None:

@@ -28,6 +28,7 @@ def logged(folder: Path) -> dict[tuple[int, str], float]:
         return {(int(row["step"]), row["name"]): float(row["value"]) for row in csv.DictReader(file)}
 
 
+@pytest.mark.slow
 def test_a_joint_run_alternates_and_a_killed_one_ends_bit_equal(runs: Runs) -> None:
     joint = ("data.regime=joint", "data.joint_share=0.5", "data.mining.every_n_epochs=1", "data.mining.per_query=1")
     whole = runs.finished("whole", *joint)

