@@ -18,6 +18,7 @@ from muvr_train.data.part_dropout import PartDropout
 from muvr_train.errors import DataError
 from muvr_train.features.import_muvr import import_muvr
 from muvr_train.features.store import FeatureStore
+from muvr_train.features.writer import StoreWriter
 from muvr_train.processes import SINGLE
 from muvr_train.runner.batches import supervised_batches
 from muvr_train.runner.data import Data
@@ -88,6 +89,26 @@ def test_what_training_asks_for_must_be_there(tmp_path: Path, caplog: pytest.Log
     )
     assert {query.partition("/")[0] for query in half.plan.tagged} == {"dance"}
     assert "tag expressions of training queries have no vectors and are left out of training" in caplog.text
+
+
+@pytest.mark.parametrize("part", ["video", "text"])
+def test_nothing_is_hidden_where_no_query_has_a_text(
+    part: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    annotations, features = make_toy(tmp_path / "toy")
+    import_muvr(features, tmp_path / "whole")
+    imported = FeatureStore(tmp_path / "whole")
+    with StoreWriter(tmp_path / "mute", {"encoder": "x"}, "float32") as writer:
+        for video in imported.ids():
+            writer.add(video, np.asarray(imported.array(video)))
+    mute = data_of(annotations, FeatureStore(tmp_path / "mute"))
+    with pytest.raises(DataError, match=rf"data.part_dropout.{part}=0.5: no training query has a text"):
+        supervised_batches(settings(f"data.part_dropout.{part}=0.5"), mute, SINGLE, MinedNegatives())
+    with caplog.at_level("WARNING"):
+        asked = settings(f"data.part_dropout.{part}=0.5", "data.optional_parts=true")
+        batches = supervised_batches(asked, mute, SINGLE, MinedNegatives())
+    assert not batches.dropout
+    assert caplog.text.count("trained without") == 1
 
 
 @pytest.mark.slow

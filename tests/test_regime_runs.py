@@ -54,7 +54,8 @@ def test_annotated_data_without_their_labels_and_with_stored_views(runs: Runs, t
                 writer.add(key, frames)
                 if name == "views":
                     writer.add(key, frames + rng.standard_normal(frames.shape, dtype=np.float32), stream="view1")
-        alone = ("data.regime=self_supervised", "data.mining.every_n_epochs=null", f"data.features={tmp_path / name}")
+        unmined = ("data.mining.every_n_epochs=null", "data.mining.per_query=2")
+        alone = ("data.regime=self_supervised", *unmined, f"data.features={tmp_path / name}")
         folder = runs.finished(f"store-{name}", *alone)
         values = logged(folder)
         losses.append([values[step, "train/loss"] for step in range(1, 9)])

@@ -26,7 +26,7 @@ class Batch:
     """One training step: Q queries, N database videos, and what is right; or one process's share of it.
 
     Where several processes share a batch, `queries` are the rows `group.share(Q)` of it, and `database` and `fine` its
-    videos `group.share(N)`; ids and `relevance` are those of the whole batch in every process. A share may be empty:
+    videos `group.share(N)`; ids and relevance are those of the whole batch in every process. A share may be empty:
     tokens [0, 1, R, D].
 
     Attributes:
@@ -36,6 +36,7 @@ class Batch:
         database_ids: all N ids.
         relevance: float [Q, N]: 1 match, 0 no match, -1 not judged (also a query's own column).
         query_ids: all Q ids; left out, those of `queries`.
+        tag_relevance: float [Q, N], what is right of the scores of tags alone; None where no query has tags.
     """
 
     queries: QueryBatch
@@ -44,6 +45,7 @@ class Batch:
     database_ids: tuple[str, ...]
     relevance: Tensor
     query_ids: tuple[str, ...] = ()
+    tag_relevance: Tensor | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "query_ids", self.query_ids or self.queries.ids)
@@ -61,7 +63,9 @@ class Batch:
         queries = (replace(self.queries, video=None) if shared else self.queries).each(move)
         queries = replace(queries, video=database) if shared else queries
         fine = None if self.fine is None else self.fine.each(move)
-        return replace(self, queries=queries, database=database, fine=fine, relevance=move(self.relevance))
+        tags = None if self.tag_relevance is None else move(self.tag_relevance)
+        moved = replace(self, queries=queries, database=database, fine=fine)
+        return replace(moved, relevance=move(self.relevance), tag_relevance=tags)
 
 
 def scatter_rows(part: M, rows: Sequence[int], total: int) -> M:

@@ -62,7 +62,8 @@ class SupervisedBatches(Dataset[Batch]):
             rolls = self.dropout.rolls(self.plan.seed, n, len(asked))
             queries = self.dropout.hide(queries, rolls[rows])
             relevance = self.dropout.judged(relevance, plan.expressions, rolls)
-        return Batch(queries, database, fine, plan.database, relevance, asked)
+        of_tags = None if plan.tag_relevance is None else torch.from_numpy(plan.tag_relevance)
+        return Batch(queries, database, fine, plan.database, relevance, asked, of_tags)
 
     def _views(self, ids: Sequence[str], n: int, side: int, rows: slice) -> Tokens:
         chances = item_chances(self.plan.seed, n, side, rows)

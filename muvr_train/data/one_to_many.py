@@ -22,13 +22,16 @@ from muvr_train.errors import DataError
 class BatchPlan:
     """Which queries and database videos make a batch, and `relevance` float32 [Q, N] in {1, 0, -1}.
 
-    A query may have several rows: as it is (its expression is None), and under tag expressions.
+    A query may have several rows: as it is (its expression is None), and under tag expressions. `tag_relevance`, as
+    large, is about the tags alone (see `TaggedRow.tag_relevance`), -1 in rows without an expression; None where no row
+    has one.
     """
 
     queries: tuple[Query, ...]
     database: tuple[str, ...]
     relevance: np.ndarray
     expressions: tuple[Expression | None, ...]
+    tag_relevance: np.ndarray | None = None
 
 
 class OneToManyPlan:
@@ -46,7 +49,7 @@ class OneToManyPlan:
         tag_rows: each drawn query has at most so many further rows, under tag expressions that some video meets. Their
             positives are drawn from what meets the expression, their hard negatives from the query's other matches.
         seed: all batches follow from it.
-        mined: hard negatives that are drawn besides; they change nothing else of a batch.
+        mined: hard negatives that are drawn besides; they stand behind all others and change nothing else of a batch.
     """
 
     def __init__(
@@ -103,22 +106,23 @@ class OneToManyPlan:
         rng, mining, tagging = (np.random.default_rng([self.seed, word, n]) for word in (1, 11, 4))
         rows: list[tuple[Query, TaggedRow | None]] = []
         chosen: dict[str, None] = {}
+        besides: dict[str, None] = {}
         for topic in self._topics(n):
             for query in _draw(self.members[topic], self.queries_per_topic, rng):
                 rows.append((query, None))
                 chosen |= dict.fromkeys(self._videos_of(query, rng))
                 if self.mined is not None:
-                    chosen |= dict.fromkeys(self.mined.draw(query.id, mining))
+                    besides |= dict.fromkeys(self.mined.draw(query.id, mining))
                 for tagged in _draw(self.tagged.get(query.id, ()), self.tag_rows, tagging):
                     rows.append((query, tagged))
                     chosen |= dict.fromkeys(_draw(tagged.positives, self.positives, tagging))
                     chosen |= dict.fromkeys(_draw(tagged.hard_negatives, self.hard_negatives, tagging))
         if self.query_videos:
             chosen |= dict.fromkeys(query.video_id for query, _ in rows)
-        database, queries = tuple(chosen), tuple(query for query, _ in rows)
+        database, queries = tuple(chosen | besides), tuple(query for query, _ in rows)
         relevance = np.asarray([[self._relevance(*row, video) for video in database] for row in rows], np.float32)
         expressions = tuple(None if tagged is None else tagged.row.expression for _, tagged in rows)
-        return BatchPlan(queries, database, relevance, expressions)
+        return BatchPlan(queries, database, relevance, expressions, _tag_relevance([row for _, row in rows], database))
 
     def _relevance(self, query: Query, tagged: TaggedRow | None, video: str) -> int:
         plain = self.benchmark.relevance(query.id, video)
@@ -137,6 +141,13 @@ class OneToManyPlan:
             found = (sorted(judgement.positives.keys() - own), sorted(judgement.hard_negatives - own), sorted(easy))
             self.candidates[query.id] = found
         return self.candidates[query.id]
+
+
+def _tag_relevance(rows: Sequence[TaggedRow | None], database: Sequence[str]) -> np.ndarray | None:
+    if not any(rows):
+        return None
+    found = [[-1 if row is None else row.tag_relevance(video) for video in database] for row in rows]
+    return np.asarray(found, np.float32)
 
 
 def _draw(items: Sequence, count: int, rng: np.random.Generator) -> list:  # type: ignore[type-arg]

@@ -36,6 +36,18 @@ class TaggedRow:
             return -1
         return 1 if video in self.row.judgement.positives else min(plain, 0)
 
+    def tag_relevance(self, video: str) -> int:
+        """What is known of the expression alone: 1 meets it, 0 does not, -1 nobody said.
+
+        Only matches of the query are judged by their tags: a video of another topic may well show what they ask for.
+
+        Args:
+            video: of the database.
+        """
+        if video in self.ignored:
+            return -1
+        return 1 if video in self.row.judgement.positives else 0 if video in self.hard_negatives else -1
+
 
 def tagged_rows(benchmark: Benchmark, judgements: Mapping[str, Judgement]) -> dict[str, list[TaggedRow]]:
     """Give the tag expressions that some video meets, by the ids of their queries.

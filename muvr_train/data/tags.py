@@ -33,7 +33,7 @@ def load_tags(store: FeatureStore, queries: Sequence[str], expressions: Sequence
     if not most:
         return None
     places = torch.tensor([row * most + k for row, found in enumerate(asked) for k in range(len(found))])
-    x = _vectors(store, [(query, c.tag) for query, found in zip(queries, asked, strict=True) for c in found])
+    x = tag_vectors(store, [(query, c.tag) for query, found in zip(queries, asked, strict=True) for c in found])
     sign = torch.tensor([[*(c.sign for c in found), *[0] * (most - len(found))] for found in asked], dtype=x.dtype)
     either = torch.tensor([isinstance(expression, Or) for expression in expressions])[:, None].expand(-1, most)
     padded = x.new_zeros((len(asked) * most, x.shape[1])).index_copy_(0, places.to(x.device), x)
@@ -41,8 +41,12 @@ def load_tags(store: FeatureStore, queries: Sequence[str], expressions: Sequence
     return Tags(padded.view(len(asked), most, -1), sign != 0, sign, either)
 
 
-def _vectors(store: FeatureStore, pairs: Sequence[tuple[str, str]]) -> Tensor:
-    """One unit vector for each query and tag: float32 [P, D_text]."""
+def tag_vectors(store: FeatureStore, pairs: Sequence[tuple[str, str]]) -> Tensor:
+    """One unit vector for each query and tag, the mean of its tokens: float32 [P, D_text].
+
+    Raises:
+        DataError: a tag has no vector (all are named).
+    """
     keys = [tag_key(*pair) for pair in pairs]
     missing = dict.fromkeys(
         f"{query} '{tag}'" for (query, tag), key in zip(pairs, keys, strict=True) if not store.has(key, "tags")

@@ -66,13 +66,18 @@ class Loss(nn.Module, ABC):
         return (scores + 1) / 2 if self.unit_range else scores
 
 
+def without_blank(scores: Tensor, relevance: Tensor) -> Tensor:
+    """Relevance [Q, N] with -1, not judged, for pairs of a blank video, whose score is -inf."""
+    return relevance.masked_fill(scores == float("-inf"), -1)
+
+
 def split_judged(scores: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
     """Positives and negatives, bool [Q, N], without pairs of a blank video: their score is -inf and nothing is learned.
 
     Neither holds what is not judged, nor partial matches.
     """
-    real = scores != float("-inf")
-    return (relevance == 1) & real, (relevance == 0) & real
+    judged = without_blank(scores, relevance)
+    return judged == 1, judged == 0
 
 
 def float32(scores: Tensor) -> torch.autocast:

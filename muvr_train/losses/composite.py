@@ -36,7 +36,8 @@ class LossReport:
 class CompositeLoss(nn.Module):
     """Sum of weight * loss over named losses, each on the scores that it declares.
 
-    Rows of queries that lack the part of a loss (extra `present/<part>`) are left out of that loss. Partial matches
+    Rows of queries that lack the part of a loss (extra `present/<part>`) are left out of that loss. A part may have a
+    relevance of its own (extra `relevance/<part>`, [Q, N]), which then takes the place of the other. Partial matches
     (relevance between 0 and 1) are not judged, -1, to a loss that is not `soft`.
 
     Args:
@@ -98,6 +99,7 @@ class CompositeLoss(nn.Module):
             raise ConfigError(
                 f"{type(loss).__name__} needs {', '.join(sorted(missing))}, which the model does not give"
             )
+        relevance = extras.get(f"relevance/{loss.on}", relevance)
         if not loss.soft:
             relevance = relevance.masked_fill((relevance > 0) & (relevance < 1), -1)
         present = extras.get(f"present/{loss.on}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from muvr_train.losses.base import Loss, LossValue, mean_over_rows, require_positive
+from muvr_train.losses.base import Loss, LossValue, mean_over_rows, require_positive, split_judged
 
 
 class HardNegativeLoss(Loss):
     """Mean over rows of -log(max(1 - hardest negative, floor)) (S2VS, arXiv 2304.03378, eq. 6).
 
-    Rows without a negative are skipped and counted. Scores should lie in [0, 1], so `unit_range` is on by default.
+    Rows without a negative are skipped and counted; a blank video, whose score is -inf, is none. Scores should lie in
+    [0, 1], so `unit_range` is on by default.
 
     Args:
         on: "fused" or the name of a part.
@@ -26,7 +27,7 @@ class HardNegativeLoss(Loss):
 
     def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:  # noqa: ARG002
         """The loss; see the class."""
-        negative = relevance == 0
+        _, negative = split_judged(scores, relevance)
         keep = negative.any(dim=1)
         if not scores.shape[1]:
             return LossValue(scores.float().sum(), 0, len(scores))

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from muvr_train.errors import ConfigError
-from muvr_train.losses.base import Loss, LossValue, mean_over_rows, require_positive
+from muvr_train.losses.base import Loss, LossValue, mean_over_rows, require_positive, without_blank
 
 POSITIVES = ("each", "out", "in")
 
@@ -21,7 +21,8 @@ class InfoNCELoss(Loss):
     each: mean over p in P of -log(e_p / (e_p + sum of the negatives + epsilon)); other positives are in no denominator
     (S2VS, arXiv 2304.03378, eq. 5); out: mean over p in P of -log(e_p / (sum over A + epsilon)); in: -log(mean over p
     in P of e_p / (sum over A + epsilon)) (SupCon, arXiv 2004.11362, eq. 2 and 3). The result is the mean over rows with
-    a positive; rows without are skipped and counted. A row without negatives is kept.
+    a positive; rows without are skipped and counted. A row without negatives is kept. Pairs of a blank video (their
+    score is -inf) are left out.
 
     Partial matches, 0 < r < 1, are positives of weight r: "mean over p" is then sum of r * value / max(1, sum of r), so
     that a row whose only match is a partial one pulls less (in: its mean of e_p has the weights r / sum of r, and the
@@ -55,6 +56,7 @@ class InfoNCELoss(Loss):
 
     def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:  # noqa: ARG002
         """The loss; see the class."""
+        relevance = without_blank(scores, relevance)
         positive = relevance > 0
         keep = positive.any(dim=1)
         weights = torch.where(positive, relevance.float(), ~keep[:, None])

@@ -12,6 +12,10 @@ from muvr_train.preflight.rules import SHARE, TEXT, Rule, number, one_of, option
 REGIMES = ("supervised", "self_supervised", "joint")
 DEMO_PARTITIONS = ("news", "others", "instance", "region", "dance")
 
+MINING = {"top": 20, "per_query": 2}
+JOINT_SHARE = 0.5
+"""The defaults of what is read with mining, or in regime joint, only."""
+
 REGIME_RULES: dict[str, Rule] = {
     "data.regime": one_of(*REGIMES),
     "data.joint_share": Rule(lambda v: number(0, 1, open_least=True).allows(v) and v < 1, "a number > 0 and < 1"),
@@ -31,6 +35,8 @@ def check_regime(cfg: DictConfig) -> None:
     """
     data = cfg.data
     _check_partitions(data)
+    if "loss" in cfg:
+        _check_unread(data)
     if data.get("soft_mixing") and data.regime == "supervised":
         raise ConfigError(
             f"data.soft_mixing={data.soft_mixing} mixes views of unlabelled videos: give data.regime=self_supervised "
@@ -51,6 +57,25 @@ def check_regime(cfg: DictConfig) -> None:
             f"data.workers={data.workers} and data.mining do not go together: loader processes would not hear of the "
             "mined videos. Leave data.workers out (a thread prepares batches, data.prefetch of them ahead)"
         )
+
+
+def _check_unread(data: DictConfig) -> None:
+    """Refuse settings that training would not read, where they differ from their defaults."""
+    share = data.get("joint_share")
+    if data.regime != "joint" and share not in (None, JOINT_SHARE):
+        raise ConfigError(
+            f"data.joint_share={share} is read with data.regime=joint only, and the regime is {data.regime}: leave it "
+            "out, or give data.regime=joint"
+        )
+    if OmegaConf.select(data, "mining.every_n_epochs") is not None:
+        return
+    for key, default in MINING.items():
+        value = OmegaConf.select(data, f"mining.{key}")
+        if value not in (None, default):
+            raise ConfigError(
+                f"data.mining.{key}={value}: nothing is mined, as data.mining.every_n_epochs is null. Give it a number "
+                f"of epochs, or leave {key} out"
+            )
 
 
 def check_seeds(cfg: DictConfig) -> None:

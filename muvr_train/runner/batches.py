@@ -47,8 +47,9 @@ def supervised_batches(cfg: DictConfig, data: Data, group: Group, mined: MinedNe
     """Build batches of annotated matches.
 
     Raises:
-        DataError: tag expressions or marked regions are asked for, and no training query has one with vectors (where
-            `data.optional_parts` allows it, they are left out with a warning).
+        DataError: tag expressions or marked regions are asked for, and no training query has one with vectors; or
+            videos or texts are to be hidden, and none has a text (where `data.optional_parts` allows it, the settings
+            are left out with a warning).
     """
     part, store, settings = data.train_part, data.store, plain(cfg.data.batch)
     dropout, regions = plain(cfg.data.part_dropout), cfg.data.regions
@@ -63,6 +64,12 @@ def supervised_batches(cfg: DictConfig, data: Data, group: Group, mined: MinedNe
             settings["tag_rows"], dropout["tags"] = 0, 0.0
         elif lost:
             log.warning("%d tag expressions of training queries have no vectors and are left out of training", lost)
+    texts = store.dims.text_dim is not None and any(store.has(query.id, "text") for query in part.queries)
+    for kind in ("video", "text"):
+        if dropout[kind] and not texts:
+            what = f"data.part_dropout.{kind}={dropout[kind]}: no training query has a text in {store.path}"
+            lack(cfg, f"{what}, and of video and text one always stays")
+            dropout[kind] = 0.0
     if regions and not (has_regions(store) and any(store.has(query.id, REGION) for query in part.queries)):
         lack(cfg, f"data.regions=true: no training query has features of a marked region in {store.path}")
         regions, dropout["region"] = False, 0.0

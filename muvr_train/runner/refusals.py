@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 import torch
 from omegaconf import DictConfig
 from torch import nn
 
 from muvr_train.errors import ConfigError
 from muvr_train.losses.composite import CompositeLoss
+from muvr_train.models.fusion.covr import CoVR
 from muvr_train.models.retriever import Retriever
 from muvr_train.preflight.teacher import missing_teacher, unread_teacher
 from muvr_train.processes import Group
@@ -19,6 +22,8 @@ from muvr_train.search.required import needed_modes, refuse_missing
 from muvr_train.search.sources import supported_modes
 from muvr_train.training.rates import refuse_unused
 from muvr_train.training.teacher import read_from_teacher
+
+log = logging.getLogger(__name__)
 
 
 def try_settings(cfg: DictConfig) -> None:
@@ -66,6 +71,13 @@ def refuse_unused_rates(cfg: DictConfig, model: Retriever) -> None:
         [f"{key}.{name}" for key, part in parts.items() for name, _ in part.named_parameters()],
         cfg.optimizer.lr_ratios or {},
     )
+
+
+def warn_unasked(model: Retriever) -> None:
+    """Warn of a network with weights that the fusion head never asks."""
+    network = type(model.network).__name__
+    if isinstance(model.head, CoVR) and any(True for _ in model.network.parameters()):
+        log.warning("fusion=covr never asks the network: %s stays as it is; choose model=mean_pool", network)
 
 
 def refuse_holes(cfg: DictConfig, model: Retriever, data: Data) -> None:

@@ -35,7 +35,14 @@ from muvr_train.runner.models import (
     share_state,
 )
 from muvr_train.runner.processes import pick_device, started
-from muvr_train.runner.refusals import build_loss, refuse_batch_norm, refuse_holes, refuse_unused_rates, try_settings
+from muvr_train.runner.refusals import (
+    build_loss,
+    refuse_batch_norm,
+    refuse_holes,
+    refuse_unused_rates,
+    try_settings,
+    warn_unasked,
+)
 from muvr_train.runner.seeds import train_seeds
 from muvr_train.runner.teacher import Taught, open_teacher
 from muvr_train.search.sources import ModelScores
@@ -83,6 +90,7 @@ def train_model(cfg: DictConfig, here: Here, opened: Data | None = None) -> Run:
             refuse_holes(cfg, model, data)
             refuse_batch_norm(model, group)
             refuse_unused_rates(cfg, model)
+            warn_unasked(model)
             try_calibration(cfg, model)
             claim_folder(cfg)
         return data, model, taught

@@ -108,7 +108,9 @@ def score_filters(
     if settings.logic:
         yield from _merged(LOGIC, expander.expand(able, lacking), tags, settings)
     if able and mode == "tv" and isinstance(source, LearnedTags) and source.learns_tags:
-        yield learned(source, expander.expand(able, lacking), tags)
+        means = source.mean_tag_scores(partition, pairs, tags)
+        refuse_nan_tags(means, pairs, matrix.database)
+        yield learned(source, expander.expand(able, lacking), means)
     if settings.upper_bound and able:
         every = expander.expand(able, lacking)
         cuts = [_as_official(source, row) if row.official else None for row in able]

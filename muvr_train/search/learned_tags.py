@@ -36,7 +36,7 @@ def score_beside(source: LearnedTags, partition: Partition, matrix: ScoreMatrix)
     if not able:
         return None
     pairs = tuple(dict.fromkeys(pair for row in able for pair in row.pairs))
-    tags = source.tag_scores(partition, pairs)
+    tags = source.mean_tag_scores(partition, pairs)
     refuse_nan_tags(tags, pairs, matrix.database)
     lacking = {"expressions_without_tag_vectors": len(rows) - len(able)}
     return learned(source, Expander(partition, matrix, pairs).expand(able, lacking), tags)

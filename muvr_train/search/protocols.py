@@ -38,8 +38,16 @@ class LearnedTags(Protocol):
     def has_tag(self, query: str, tag: str) -> bool:
         """See `TagSource`."""
 
-    def tag_scores(self, partition: Partition, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """See `TagSource`."""
+    def mean_tag_scores(
+        self, partition: Partition, pairs: Sequence[tuple[str, str]], known: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Scores [P, N] of tags by the mean of their tokens, as training compares them.
+
+        Args:
+            partition: whose database is scored.
+            pairs: [P] query and tag.
+            known: what `TagSource.tag_scores` has given for them, where that is at hand.
+        """
 
     def tag_adjustments(
         self, rows: Sequence[FilterRow], places: Sequence[TagPlaces], tags: NDArray[np.float32]
@@ -49,7 +57,7 @@ class LearnedTags(Protocol):
         Args:
             rows: [R] queries with tag expressions.
             places: [R] where their tags stand in `tags`.
-            tags: [P, N], as `tag_scores` gives them.
+            tags: [P, N], as `mean_tag_scores` gives them.
         """
 
 

@@ -15,12 +15,13 @@ from muvr_train.agreement import in_step
 from muvr_train.benchmarks.muvr_filter import FilterRow
 from muvr_train.benchmarks.types import Benchmark, Partition, Query
 from muvr_train.data.batch import REGION, has_regions, load_queries
+from muvr_train.data.tags import tag_vectors
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore, tag_key
 from muvr_train.models.queries import MODES
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
-from muvr_train.search.exhaustive import query_bytes, query_scorer, refuse_small_budget
+from muvr_train.search.exhaustive import query_bytes, query_scorer, refuse_small_budget, rewritten_modes
 from muvr_train.search.filter import TagPlaces
 from muvr_train.search.required import refuse_missing
 from muvr_train.search.scores import ScoreMatrix
@@ -143,7 +144,8 @@ class ModelScores:
     def tag_scores(self, partition: Partition, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Score tags of queries: float32 [P, N], the columns those of `score`; see `models.text.TextPart`.
 
-        Queries that share a tag mostly have the same vector for it: equal vectors are scored once.
+        Of several tokens of a tag the best counts, as officially. Queries that share a tag mostly have the same vector
+        for it: equal vectors are scored once.
 
         Args:
             partition: whose database is scored.
@@ -152,6 +154,35 @@ class ModelScores:
         Raises:
             DataError: a tag has no vector in the store, or the model has no text part.
         """
+
+        def all_tokens() -> TextTokens:
+            tokens = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags")
+            return TextTokens(tokens.x[:, :, 0], tokens.mask)
+
+        return self._score_tags(partition, pairs, all_tokens)
+
+    def mean_tag_scores(
+        self, partition: Partition, pairs: Sequence[tuple[str, str]], known: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Score tags by the mean of their tokens, as `data.tags` gives them to training; else as `tag_scores`.
+
+        Args:
+            partition: whose database is scored.
+            pairs: [P] query id and tag.
+            known: what `tag_scores` has given for them: it is the same where every tag has one token.
+        """
+        if all(self.store.length(tag_key(*pair), "tags") == 1 for pair in pairs):
+            return self.tag_scores(partition, pairs) if known is None else known
+
+        def means() -> TextTokens:
+            x = tag_vectors(self.store, pairs)[:, None]
+            return TextTokens(x, torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
+
+        return self._score_tags(partition, pairs, means)
+
+    def _score_tags(
+        self, partition: Partition, pairs: Sequence[tuple[str, str]], load: Callable[[], TextTokens]
+    ) -> NDArray[np.float32]:
         number: dict[bytes, int] = {}
         keys: list[bytes] = []
 
@@ -159,13 +190,13 @@ class ModelScores:
             score_text = self.model.text_part
             if score_text is None:
                 raise DataError(f"tags need a text part, but {self.store.path} holds no text vectors")
-            vectors = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags")
+            vectors = load()
             flat = torch.cat([vectors.x.flatten(1), vectors.mask.float()], dim=1).cpu().numpy()
             keys.extend(row.tobytes() for row in flat)
             first = {key: position for position, key in reversed(list(enumerate(keys)))}
             number.update((key, row) for row, key in enumerate(first))
             once = vectors[torch.tensor(list(first.values()))]
-            tags = TextTokens(once.x[:, :, 0], once.mask).to(device_of(self.model)).normalized()
+            tags = once.to(device_of(self.model)).normalized()
             ids = tuple(tag_key(*pairs[position]) for position in first.values())
             rows = Rows(ids, ("tags",), lambda: lambda block: {"tags": score_text(tags, block.fine)})
             return Work(self._database(partition), (rows,))
@@ -202,7 +233,8 @@ class ModelScores:
             rows.append(Rows(part.ids, tuple(names), partial(query_scorer, self.model, part, names)))
         shown = () if set(modes) == {"t"} else (batch.video, batch.region)
         frames = max((part.mask.shape[1] for part in shown if part is not None), default=0)
-        return Work(database, tuple(rows), query_bytes(batch), frames)
+        held = query_bytes(batch, rewritten_modes(self.model.head, modes))
+        return Work(database, tuple(rows), held, frames)
 
     def _queries(self, partition: Partition) -> list[Query]:
         queries = [query for query in partition.queries if self.store.has(query.video_id)]

@@ -33,7 +33,7 @@ def adjustments(
         store: holds the vectors of the tags, which a head may look at.
         rows: [R].
         places: [R] where each row's tags stand among the cosines.
-        cosines: [P, N] of tags and videos; see `ModelScores.tag_scores`.
+        cosines: [P, N] of tags and videos; see `ModelScores.mean_tag_scores`.
         device: where it is computed.
     """
     added = np.empty((len(rows), cosines.shape[1]), dtype=np.float32)

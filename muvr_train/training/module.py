@@ -73,6 +73,8 @@ class RetrievalModule(pl.LightningModule):
         """Score all queries against all database videos of the batch and give the loss."""
         del batch_idx
         scores, extras = self.score(batch)
+        if batch.tag_relevance is not None:
+            extras = {**extras, "relevance/tags": batch.tag_relevance}
         result = self.loss(scores, batch.relevance, extras)
         if not torch.isfinite(result.total):
             if not self.group.is_first:

@@ -12,7 +12,8 @@ from muvr_train.names import hint, nearest_names
 
 BASE = "base"
 """The group of the parameters that no piece chooses."""
-OPTIONAL = ("residual_scale", "text_part", "text_map", "network", "head", "loss")
+TAGS = ("tag_", "tag_weight", "tag_threshold")
+OPTIONAL = ("residual_scale", "text_part", "text_map", *TAGS, "network", "head", "loss")
 """Pieces that may choose nothing, for settings that are shared by models with and without such a part."""
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
 

@@ -30,6 +30,10 @@ MUVR = [*BASE, "data=muvr", "data.annotations=a", "data.features=f"]
         (["data.mining.every_n_epochs=1", "data.mining.per_query=30"], ["data.mining.per_query=30", "top=20"]),
         (["data.mining.every_n_epochs=1", "data.workers=2"], ["data.workers=2", "data.prefetch"]),
         (["data.mining.every_n_epochs=1", "data.regime=self_supervised"], ["data.mining", "annotated queries"]),
+        (["data.mining.top=30"], ["data.mining.top=30", "every_n_epochs is null", "leave top out"]),
+        (["data.mining.per_query=1"], ["data.mining.per_query=1", "every_n_epochs is null"]),
+        (["data.joint_share=0.25"], ["data.joint_share=0.25", "data.regime=joint", "the regime is supervised"]),
+        (["data.joint_share=0.25", "data.regime=self_supervised"], ["the regime is self_supervised"]),
         (["data.train_partitions=[]"], ["data.train_partitions=[]", "one or more"]),
         (["data.train_partitions=news"], ["data.train_partitions=news", "a list"]),
         (["data.train_partitions=[news,news]"], ["news is named twice"]),
@@ -62,6 +66,7 @@ def test_a_mistake_is_named(args: list[str], said: list[str], tmp_path: Path, mo
         [*BASE, "data.regime=joint", "data.joint_share=0.25", "data.mining.every_n_epochs=2", "data.soft_mixing=1"],
         [*BASE, "data.mining.every_n_epochs=1", "data.mining.top=1", "data.mining.per_query=1", "data.prefetch=50"],
         [*BASE, "data.train_partitions=[news,dance]", "data.workers=2"],
+        [*BASE, "data.mining.top=20", "data.mining.per_query=2", "data.joint_share=0.5"],  # said, as they are anyway
         [*MUVR, "data.train_partitions=['猫']"],  # known only with the annotation
         [*MUVR, "data.regime=self_supervised"],
         [*BASE, "seed=[0,1,2]"],
@@ -74,6 +79,12 @@ def test_what_is_possible_passes(args: list[str], tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert cli.prepare(args, "train")
+
+
+def test_evaluation_ignores_what_training_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert cli.prepare(["model=frame_max", "data.joint_share=0.25", "data.mining.top=5"], "evaluate")
 
 
 def test_evaluation_takes_one_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

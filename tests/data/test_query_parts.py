@@ -143,6 +143,7 @@ def test_shares_side_by_side_are_the_whole_batch(world: World, size: int, dropou
         shares = [made(world, Group(rank, size), dropout)[n] for rank in range(size)]
         for share in shares:
             assert torch.equal(share.relevance, whole.relevance)
+            assert torch.equal(share.tag_relevance, whole.tag_relevance)  # type: ignore[arg-type]
             assert share.query_ids == whole.queries.ids
         for part, flags in whole.queries.present.items():
             assert torch.equal(torch.cat([share.queries.present[part] for share in shares]), flags)
@@ -244,6 +245,10 @@ def test_moving_a_batch_takes_every_part_along(batches: SupervisedBatches) -> No
     assert moved.queries.tags is not None
     assert batch.queries.tags is not None
     assert moved.queries.tags.sign.shape == batch.queries.tags.sign.shape
+    assert batch.tag_relevance is not None
+    assert moved.tag_relevance is not None
+    assert moved.tag_relevance.device.type == "meta"
+    assert moved.tag_relevance.shape == batch.tag_relevance.shape == batch.relevance.shape
 
 
 @pytest.mark.parametrize("kind", ["chamfer", "s2vs"])

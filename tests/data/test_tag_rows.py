@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from muvr_train.benchmarks.expressions import Condition, Or
+from muvr_train.benchmarks.expressions import Condition, Expression, Or, conditions_of
 from muvr_train.benchmarks.holes import without_missing, without_untagged
 from muvr_train.benchmarks.leakage import drop_leaks, find_leaks
 from muvr_train.benchmarks.muvr import read_muvr
@@ -17,6 +18,10 @@ from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.splits import apply_splits
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
 from muvr_train.data.one_to_many import BatchPlan, OneToManyPlan
+from muvr_train.data.tag_rows import tagged_rows
+from muvr_train.demo.annotations import write_annotations
+from muvr_train.demo.facts import facts_of
+from muvr_train.demo.plan import make_plan
 from tests.data.test_batches import make_benchmark
 from tests.tagged import EXPRESSIONS, make_tagged
 
@@ -101,6 +106,55 @@ def test_relevance_of_a_query_under_an_expression_by_hand() -> None:
     at = [query.id for query in plan.queries].index("q")
     assert [str(found) for found in plan.expressions[at + 1 : at + 3]] in (["+night", "-crowd"], ["-crowd", "+night"])
     assert plan.expressions[at] is None
+
+
+def test_only_matches_of_the_query_are_judged_by_their_tags() -> None:
+    plan = OneToManyPlan(small(), topics=1, queries_per_topic=2, positives=9, hard_negatives=9, tag_rows=9)(0)
+    assert plan.tag_relevance is not None
+    rows = rows_of(replace(plan, relevance=plan.tag_relevance))
+    unknown = dict.fromkeys(plan.database, -1)
+    assert rows["q"] == rows["other"] == unknown, "a row without an expression has no tags"
+    assert rows["q +night"] == {**unknown, "m0": 1, "m1": 1, "m2": 0, "m3": 0}
+    assert rows["q -crowd"] == {**unknown, "m0": 0, "m1": 0, "m2": 1, "m3": 0, "easy": 1, "unjudged": 1}
+    row = next(row for row in tagged_rows(small(), {"q": small().partitions[0].judgements[0]})["q"])
+    assert [row.tag_relevance(video) for video in ("gone", "q", "far", "outside")] == [-1, -1, -1, 1]
+
+
+def test_no_row_with_tags_is_no_judgement_of_tags() -> None:
+    for rows in (0, 3):
+        assert OneToManyPlan(make_benchmark(), topics=3, tag_rows=rows)(0).tag_relevance is None
+
+
+def test_no_negative_of_a_loss_on_tags_meets_the_expression(tmp_path: Path) -> None:
+    """Of the built-in corpus what each video shows is known, beside the annotation that training reads."""
+    plan = make_plan("tiny")
+    write_annotations(plan, tmp_path)
+    facts = {f"{video.partition}/{video.id}": facts_of(video) for video in plan.videos}
+    part = apply_splits(read_muvr(tmp_path, filters="beside"), "topic", [0.5, 0.1, 0.4]).select("train", "split")
+    drawn = OneToManyPlan(part, topics=6, tag_rows=1, hard_negatives=1)
+    negatives = wrong = 0
+    for batch in map(drawn, range(20)):
+        rows = zip(batch.queries, batch.expressions, batch.relevance, batch.tag_relevance, strict=True)  # type: ignore[arg-type]
+        for query, expression, whole, of_tags in rows:
+            if expression is None:
+                continue
+            tagged = next(row for row in drawn.tagged[query.id] if row.row.expression == expression)
+            assert (of_tags == 1).any()
+            assert (of_tags == 0).any() or not tagged.hard_negatives, "one is drawn where there is one"
+            for video in (video for video, value in zip(batch.database, of_tags, strict=True) if value == 0):
+                negatives += 1
+                assert not meets(expression, facts[video]), (query.id, str(expression), video)
+            wrong += sum(
+                meets(expression, facts[v]) for v, value in zip(batch.database, whole, strict=True) if value == 0
+            )
+    assert negatives > 20
+    assert wrong > 20, "videos of other topics that show it are negatives of the fused score only"
+
+
+def meets(expression: Expression, facts: Mapping[str, bool | None]) -> bool:
+    """Whether a video plainly shows what an expression asks for."""
+    shown = [facts.get(condition.tag, False) is (condition.sign > 0) for condition in conditions_of(expression)]
+    return any(shown) if isinstance(expression, Or) else all(shown)
 
 
 def test_an_ignored_video_and_those_outside_the_database_are_never_drawn() -> None:

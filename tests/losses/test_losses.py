@@ -55,6 +55,49 @@ def test_golden_degenerate_cases(shared):
     assert (float(hardneg.value), hardneg.rows, hardneg.skipped) == (0.0, 0, 8)
 
 
+@pytest.mark.parametrize("unit_range", [False, True])
+@pytest.mark.parametrize("name", ["each", "out", "in", "hard"])
+def test_a_blank_video_is_left_out(name, unit_range):
+    """Its score is -inf; with it in a row nothing else changes, and it has no gradient."""
+    loss = (
+        HardNegativeLoss(unit_range=unit_range)
+        if name == "hard"
+        else InfoNCELoss(positives=name, unit_range=unit_range)
+    )
+    scores, relevance = example()
+    blank = torch.zeros_like(scores, dtype=torch.bool)
+    blank[:, 3] = blank[0, :4] = True
+    blank[2] |= relevance[2] == (0 if name == "hard" else 1)  # nothing is left to be compared with
+    spoiled = scores.masked_fill(blank, float("-inf")).requires_grad_()
+    found, clean = (
+        loss.compute(spoiled, relevance, {}),
+        loss.compute(scores, relevance.masked_fill(blank, -1), {}),
+    )
+    assert torch.equal(found.value.detach(), clean.value)
+    assert (found.rows, found.skipped) == (clean.rows, clean.skipped)
+    assert clean.skipped >= 1
+    found.value.backward()
+    assert torch.isfinite(spoiled.grad).all()
+    assert not spoiled.grad[blank].any()
+    assert spoiled.grad[1 if name == "hard" else 3].any()
+
+
+def test_a_part_may_have_a_relevance_of_its_own():
+    scores, relevance = example()
+    own = relevance.masked_fill(relevance == 0, -1)
+    losses = CompositeLoss({"all": InfoNCELoss(), "tags": InfoNCELoss(on="tags")})
+    here = torch.ones(len(scores), dtype=torch.bool)
+    here[0] = False
+    given = {"fused": scores, "tags": scores / 2}
+    report = losses(given, relevance, {"present/tags": here, "relevance/tags": own})
+    assert torch.equal(report.values["all"], InfoNCELoss()(scores, relevance))
+    assert torch.equal(report.values["tags"], InfoNCELoss()(scores[1:] / 2, own[1:]))
+    assert float(report.values["tags"]) == 0.0, "InfoNCE of matches alone has nothing to push"
+    other = losses(given, relevance, {"present/tags": here})
+    assert torch.equal(other.values["tags"], InfoNCELoss()(scores[1:] / 2, relevance[1:]))
+    assert float(other.values["tags"]) > 0
+
+
 def example(seed: int = 0, rows: int = 7, columns: int = 11) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     scores = torch.rand(rows, columns, generator=generator) * 2 - 1

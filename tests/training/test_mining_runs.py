@@ -64,7 +64,7 @@ def test_nothing_is_prepared_ahead(runs: Runs, whole: Path) -> None:
 
 
 def test_mined_videos_come_into_force_with_the_next_batch(runs: Runs, whole: Path) -> None:
-    plain = runs.finished("plain", "data.mining.every_n_epochs=null")
+    plain = runs.finished("plain", "data.mining.every_n_epochs=null", "data.mining.top=20")
     name = "train/negatives_per_query"
     with_lists, without = logged(whole, name), logged(plain, name)
     first = range(1, STEPS_PER_EPOCH + 1)
