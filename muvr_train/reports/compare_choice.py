@@ -10,10 +10,14 @@ from pathlib import Path
 
 from muvr_train.benchmarks.expressions import UPPER_BOUND
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.reports.brief import brief_names
 from muvr_train.reports.runs import Run, named_apart, read_json, read_run
 
 BEST = "best"
 """The baseline that is the run with the highest value."""
+FILES, LINKS = ("file", "files"), ("link to a run", "links to a run")
+EMPTY = "folder without results", "folders without results"
+"""What is left out, as one and as several are called."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,11 @@ def choose_runs(texts: Sequence[str], baseline: str | None, metric: str, mode: s
     """
     kept, left = _split(texts)
     chosen = named_apart([read_run(text) for text in kept], kept)
-    notes = [f"left out, {len(names)} {why}: {', '.join(names)}" for why, names in left.items() if names]
+    notes = [
+        f"left out, {len(names)} {one if len(names) == 1 else many}: {', '.join(names)}"
+        for (one, many), names in left.items()
+        if names
+    ]
     if len(chosen) == 1:
         chosen = [_untrained(kept[0], chosen[0], metric, mode), *chosen]
         notes.append(f"{chosen[1].name} is the only run: it is compared with its best untrained row")
@@ -52,19 +60,19 @@ def choose_runs(texts: Sequence[str], baseline: str | None, metric: str, mode: s
     return Choice([first, *(run for run in chosen if run is not first)], [*notes, *more, *why])
 
 
-def _split(texts: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+def _split(texts: Sequence[str]) -> tuple[list[str], dict[tuple[str, str], list[str]]]:
     """What may be a run, and what is not, by reason."""
-    left: dict[str, list[str]] = {"files": [], "links to a run": [], "folders without results": []}
+    left: dict[tuple[str, str], list[str]] = {FILES: [], LINKS: [], EMPTY: []}
     named = {Path(text).resolve() for text in texts if Path(text).is_dir() and not Path(text).is_symlink()}
     kept = []
     for text in texts:
         path = Path(text)
         if path.is_file():
-            left["files"].append(path.name)
+            left[FILES].append(path.name)
         elif path.is_symlink() and path.resolve() in named:
-            left["links to a run"].append(path.name)
+            left[LINKS].append(path.name)
         elif path.is_dir() and not (path / "results.json").is_file():
-            left["folders without results"].append(path.name)
+            left[EMPTY].append(path.name)
         else:
             kept.append(text)
     lacking = [text for text in texts if Path(text).is_dir() and not (Path(text) / "results.json").is_file()]
@@ -99,7 +107,9 @@ def _baseline(
         best = max(runs, key=lambda run: value_of(run, metric, mode or shown_mode(runs)))
         note = f"{best.name} is the best by the scores shown here, which flatters its lead over the others"
         return best, [note]
-    found = next((run for run in runs if run.name == wanted), by_text.get(wanted.rstrip("/")))
+    brief = brief_names([run.name for run in runs])
+    named = next((run for run in runs if wanted in (run.name, brief[run.name])), None)
+    found = named or by_text.get(wanted.rstrip("/"))
     if found is None or found not in runs:
         raise ConfigError(f"--baseline {wanted}: name {BEST} or one of {', '.join(run.name for run in runs)}")
     return found, []

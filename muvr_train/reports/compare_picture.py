@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from muvr_train.reports.brief import brief_names
 from muvr_train.reports.comparison import MEANS
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -13,7 +14,10 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
 def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
-    """Draw the difference of every run to the first, per partition, with its 95 % interval; a panel per mode."""
+    """Draw the difference of every run to the first, per partition, with its 95 % interval; a panel per mode.
+
+    Runs stand in the order of the overview, the best first.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -21,7 +25,10 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     from matplotlib.lines import Line2D
 
     modes = list(dict.fromkeys(row["mode"] for row in found["rows"]))
-    others = [run["name"] for run in found["runs"][1:]]
+    first_run = found["runs"][0]["name"]
+    order = [row["run"] for row in found["overview"]["rows"]]
+    others = [name for name in order if name != first_run]
+    brief = brief_names(order)
     parts = list(dict.fromkeys(row["partition"] for row in found["rows"]))
     height = 1.8 + len(parts) * (0.28 + 0.16 * len(others)) + 0.2 * len(others)
     figure, axes = plt.subplots(
@@ -36,7 +43,7 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     step = 0.7 / len(others)
     for axis, mode in zip(axes[0], modes, strict=True):
         for row in [row for row in found["rows"] if row["mode"] == mode]:
-            for index, other in enumerate(row["differences"]):
+            for index, other in enumerate(sorted(row["differences"], key=lambda other: order.index(other["run"]))):
                 place = parts.index(row["partition"]) + (index - (len(others) - 1) / 2) * step
                 _draw(axis, place, other, COLOURS[index % len(COLOURS)], row["partition"] in MEANS)
         axis.axvline(0, color="#444444", linewidth=1, zorder=0)
@@ -55,14 +62,14 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     low, high = first.get_xlim()
     first.set_xlim(min(low, -0.5), max(high, 0.5))
     marks = [
-        Line2D([], [], color=COLOURS[index % len(COLOURS)], marker="o", label=short(name))
+        Line2D([], [], color=COLOURS[index % len(COLOURS)], marker="o", label=plain(brief[name]))
         for index, name in enumerate(others)
     ]
     figure.legend(handles=marks, loc="outside lower left", ncols=1, frameon=False, fontsize=9)
     tested = any(other["p_holm"] is not None for row in found["rows"] for other in row["differences"])
     meaning = "; filled: p < 0.05 after Holm" if tested else ""
     figure.suptitle(
-        f"{found['metric']} on {found['benchmark']}, minus {short(found['runs'][0]['name'])}\n95 % intervals{meaning}",
+        f"{found['metric']} on {found['benchmark']}, minus {plain(brief[first_run])}\n95 % intervals{meaning}",
         fontsize=10,
         x=0.01,
         ha="left",
@@ -87,6 +94,6 @@ def _draw(axis: Any, place: float, other: Mapping[str, Any], colour: str, is_mea
     )
 
 
-def short(name: str, limit: int = 48) -> str:
-    """Shorten from the left (the end of a path says more), and keep matplotlib from reading $ as mathematics."""
-    return (name if len(name) <= limit else "..." + name[3 - limit :]).replace("$", r"\$")
+def plain(name: str) -> str:
+    """Keep matplotlib from reading $ as mathematics."""
+    return name.replace("$", r"\$")

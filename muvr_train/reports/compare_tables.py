@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from muvr_train.reports.brief import brief_names
 from muvr_train.reports.comparison import MEANS
-from muvr_train.reports.overview import overview_tables
+from muvr_train.reports.overview import BASELINE, name_room, overview_tables
 
 MOST_RUNS = 4
 """Of more, the terminal shows the means over partitions alone."""
@@ -21,19 +22,22 @@ HEADS = ("partition", "run", "value", "95 %", "difference", "95 %", "p", "p (Hol
 def print_comparison(found: Mapping[str, Any], console: Console | None = None) -> None:
     """Print a table per mode to stdout, with what its columns mean."""
     console = console or Console(width=None if Console().is_terminal else 140)
-    brief = len(found["runs"]) > MOST_RUNS
+    several = len(found["runs"]) > MOST_RUNS
+    names = [run["name"] for run in found["runs"]]
+    brief = brief_names(names, name_room(console))
     for mode in _modes(found):
         table = Table(title=f"{_title(found, mode)}", title_justify="left")
         for place, head in enumerate(HEADS):
-            table.add_column(head, justify="left" if place < 2 else "right", overflow="fold")
+            table.add_column(head, justify="left" if place < 2 else "right", overflow="fold", no_wrap=place == 1)
         rows = [row for row in found["rows"] if row["mode"] == mode]
-        for row in [row for row in rows if row["partition"] in MEANS] if brief else rows:
+        for row in [row for row in rows if row["partition"] in MEANS] if several else rows:
             style = "bold" if row["partition"] in MEANS else None
-            for cells in _lines(found, row):
+            for cells in _lines(found, row, brief):
                 table.add_row(*map(escape, cells), style=style)
             table.add_section()
         console.print(table)
-    lines = ["Of so many runs the means over partitions are shown; --out and --json have all."] if brief else []
+    lines = ["Of so many runs the means over partitions are shown; --out and --json have all."] if several else []
+    lines += ["Names of runs are shortened: --out and --json have them whole."] if names != list(brief.values()) else []
     for line in [*lines, *_legend(found)]:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
 
@@ -66,13 +70,13 @@ def page(found: Mapping[str, Any], pictures: Mapping[str, bytes]) -> str:
 
     loader = PackageLoader("muvr_train.reports")
     environment = Environment(autoescape=True, undefined=StrictUndefined, loader=loader, trim_blocks=True)
-    tables = list(overview_tables(found["overview"]))
+    tables = [(*table, 1) for table in overview_tables(found["overview"])]
     for mode in _modes(found):
         lines = [line for row in found["rows"] if row["mode"] == mode for line in _lines(found, row)]
-        tables.append((_title(found, mode), list(HEADS), [list(line) for line in lines]))
+        tables.append((_title(found, mode), list(HEADS), [list(line) for line in lines], 2))
     images = {name: base64.b64encode(content).decode() for name, content in pictures.items()}
     return environment.get_template("compare.html").render(
-        found=found, tables=tables, images=images, legend=_legend(found)
+        found=found, tables=tables, images=images, legend=_legend(found), baseline=BASELINE
     )
 
 
@@ -84,11 +88,14 @@ def _modes(found: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(row["mode"] for row in found["rows"]))
 
 
-def _lines(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """A line per run: the first stands for itself, the others beside their difference to it."""
+def _lines(
+    found: Mapping[str, Any], row: Mapping[str, Any], brief: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, ...]]:
+    """A line per run: the baseline stands for itself, the others beside their difference to it."""
     for index, run in enumerate(found["runs"]):
         label = f"{row['partition']} ({row['topics']} topics, {row['queries']} {row['asked']})" if index == 0 else ""
-        known = (label, run["name"], f"{100 * row['values'][index]:.1f}", _interval(row["intervals"][index]))
+        name = (brief or {}).get(run["name"], run["name"]) + (BASELINE if index == 0 else "")
+        known = (label, name, f"{100 * row['values'][index]:.1f}", _interval(row["intervals"][index]))
         if index == 0:
             yield (*known, "", "", "", "", "")
             continue

@@ -11,9 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from muvr_train.benchmarks.expressions import UPPER_BOUND
+from muvr_train.reports.brief import brief_names
 from muvr_train.reports.runs import Run
 
 METRICS = ("mAP", "uAP")
+BASELINE = " (baseline)"
+"""What stands behind the name of the run that the others are compared with."""
 
 
 def overview(runs: Sequence[Run]) -> dict[str, Any]:
@@ -54,12 +57,15 @@ def _cell(run: Run, mode: str, metric: str) -> dict[str, Any]:
     }
 
 
-def overview_tables(found: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """A table per metric: title, heads and lines of text."""
+def overview_tables(
+    found: Mapping[str, Any], brief: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """A table per metric: title, heads and lines of text, with the short names of runs where there are any."""
+    brief = brief or {}
     for metric in METRICS:
         lines = [
             [
-                row["run"] + (" (baseline)" if row["baseline"] else ""),
+                brief.get(row["run"], row["run"]) + (BASELINE if row["baseline"] else ""),
                 *(_text(row["cells"][mode][metric]) for mode in found["modes"]),
             ]
             for row in found["rows"]
@@ -82,13 +88,19 @@ def _text(cell: Mapping[str, Any]) -> str:
     return f"{text} [{low:.1f}, {high:.1f}]"
 
 
+def name_room(console: Console) -> int:
+    """Letters of a run's name in a table on the terminal."""
+    return max(16, console.width // 4)
+
+
 def print_overview(found: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the tables to stdout."""
     console = console or Console(width=None if Console().is_terminal else 160)
-    for title, heads, lines in overview_tables(found):
+    brief = brief_names([row["run"] for row in found["rows"]], name_room(console))
+    for title, heads, lines in overview_tables(found, brief):
         table = Table(title=title, title_justify="left")
         for place, head in enumerate(heads):
-            table.add_column(head, justify="right" if place else "left", overflow="fold")
+            table.add_column(head, justify="right" if place else "left", overflow="fold", no_wrap=not place)
         for line in lines:
             table.add_row(*map(escape, line))
         console.print(table)

@@ -41,6 +41,7 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     residual = getattr(model.network, "residual_scale", None) is not None
     rows = (
@@ -51,7 +52,7 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
     for column, (query, video) in enumerate(pairs):
         axes[0, column].set_title(f"{query}\n{video}", fontsize=8)
     for row, what in enumerate(rows):
-        reach = max(float(np.abs(pair[row]).max()) for pair in maps)
+        reach = max(float(np.abs(pair[row]).max()) for pair in maps) or 1.0  # all are 0: as before training
         low = -reach if min(float(pair[row].min()) for pair in maps) < 0 else 0.0
         for column, pair in enumerate(maps):
             frames_q, frames_n = pair[0].shape
@@ -64,6 +65,8 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
                 extent=(0, frames_n, frames_q, 0),
                 aspect="auto",
             )
+            for side in (axis.xaxis, axis.yaxis):
+                side.set_major_locator(MaxNLocator(nbins=8, integer=True))
             axis.set_xlabel("frames of the match", fontsize=7)
         axes[row, 0].set_ylabel(f"{what}\nframes of the query", fontsize=8)
         figure.colorbar(image, ax=axes[row].tolist(), shrink=0.8)

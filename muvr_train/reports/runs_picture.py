@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from muvr_train.reports.compare_picture import COLOURS, short
+from muvr_train.reports.brief import brief_names
+from muvr_train.reports.compare_picture import COLOURS, plain
 from muvr_train.reports.comparison import MEANS
 
 Row = tuple[str, str, float, Sequence[float] | None, bool]
@@ -28,9 +29,13 @@ def save_values(path: Path, overview: Mapping[str, Any], metric: str = "mAP") ->
 
 
 def save_differences(path: Path, found: Mapping[str, Any]) -> None:
-    """Draw the differences of the means to the first run; a panel per mode, hollow from p = 0.05 on after Holm."""
-    rows = sorted(_differences(found), key=lambda row: -row[2])
-    first, metric = short(found["runs"][0]["name"]), found["metric"]
+    """Draw the differences of the means to the first run; a panel per mode, hollow from p = 0.05 on after Holm.
+
+    Runs stand in the order of the overview, the best first.
+    """
+    order = [row["run"] for row in found["overview"]["rows"]]
+    rows = sorted(_differences(found), key=lambda row: order.index(row[1]))
+    first, metric = plain(brief_names(order)[found["runs"][0]["name"]]), found["metric"]
     tested = any(other["p_holm"] is not None for row in found["rows"] for other in row["differences"])
     title = f"{metric} minus {first}\n95 % intervals" + ("; hollow: p >= 0.05 after Holm" if tested else "")
     _draw(path, rows, {row["mode"]: 0.0 for row in found["rows"]}, title, f"difference in {metric} (points)")
@@ -52,7 +57,7 @@ def _draw(path: Path, rows: Sequence[Row], lines: Mapping[str, float | None], ti
     from matplotlib import pyplot as plt
 
     modes, runs = list(lines), list(dict.fromkeys(row[1] for row in rows))
-    names = [short(run, 60) for run in runs]
+    names = [plain(name) for name in brief_names(runs, 60).values()]
     size = 0.8 + 0.075 * max(map(len, names)) + 2.3 * len(modes), 1.6 + 0.27 * len(runs)
     figure, axes = plt.subplots(1, len(modes), figsize=size, sharey=True, squeeze=False, layout="constrained")
     for axis, mode in zip(axes[0], modes, strict=True):

@@ -43,9 +43,9 @@ def test_what_is_no_run_is_left_out_and_counted(made: Path, capsys: pytest.Captu
     found = compared(capsys, *everything(made))
     assert [run["name"] for run in found["runs"]] == ["a", "b", "c", "d", "e"]
     assert found["notes"][:4] == [
-        "left out, 1 files: README.md",
-        "left out, 1 links to a run: latest",
-        "left out, 1 folders without results: started",
+        "left out, 1 file: README.md",
+        "left out, 1 link to a run: latest",
+        "left out, 1 folder without results: started",
         "left out, 1 on another benchmark, split or gallery: other",
     ]
 
@@ -140,7 +140,7 @@ def test_files_of_many_runs(made: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "uAP (%), mean over partitions [95 %]" in shown
     assert "b (baseline)" in shown
     assert "news (" not in shown
-    assert "left out, 1 files: README.md" in shown
+    assert "left out, 1 file: README.md" in shown
     markdown = (out / "compare.md").read_text(encoding="utf-8")
     assert "news (6 topics" in markdown
     page = (out / "compare.html").read_text(encoding="utf-8")
