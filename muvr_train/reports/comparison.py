@@ -115,7 +115,7 @@ def compare_runs(
         sizes = {row["partition"]: row["topics"] for row in rows if row["mode"] == chosen}
         few = [name for name, size in sizes.items() if size > 1 and 2.0 ** (1 - size) >= 0.05]
         if metric != "uAP" and few:
-            about = f"{chosen}, {', '.join(few)}"
+            about = f"{chosen}: {', '.join(few)}"
             notes.append(f"{about}: with five topics or fewer no p value can be below 0.05, and intervals are narrow")
         if metric == "uAP" and any(part.samples is None and part.size > 1 for part in paired.values()):
             notes.append(UAP_WITHOUT)
