@@ -46,7 +46,13 @@ def check_values(cfg: DictConfig) -> None:
     for name, value in (cfg.data.get("augment") or {}).items() if "data" in cfg else ():
         if name != "max_frames" and not SHARE.allows(value):
             raise ConfigError(f"data.augment.{name}={value} is not possible: it is a probability from 0 to 1")
-    for name, value in (OmegaConf.select(cfg, "optimizer.lr_ratios") or {}).items():
+    ratios = OmegaConf.select(cfg, "optimizer.lr_ratios")
+    if ratios is not None and not OmegaConf.is_dict(ratios):
+        raise ConfigError(
+            f"optimizer.lr_ratios={_plain(ratios)} is not possible: it gives pieces of names their ratios, such "
+            "as +optimizer.lr_ratios.network=0.1"
+        )
+    for name, value in (ratios or {}).items():
         if not number(0).allows(value):
             raise ConfigError(f"optimizer.lr_ratios.{name}={value} is not possible: it is a number >= 0 (0 freezes)")
     _check_run_name(cfg)

@@ -29,6 +29,8 @@ from muvr_train.names import hint, nearest_keys, nearest_names
 MOST_GROUP_VARIANTS = 8
 """Composing takes about a tenth of a second; the rest of a large sweep is checked when its jobs start."""
 MOST_VALUES = 100
+OPEN = ("optimizer.lr_ratios",)
+"""Nodes whose keys are the user's own."""
 
 
 class Composer:
@@ -170,6 +172,8 @@ class Composer:
             listed = f"{parent} has {', '.join(inside)}; " if inside else ""
             if others := self._options_with(name):
                 raise ConfigError(f"{name}: there is no such setting here; {' and '.join(others)} would have it")
+            if parent in OPEN:
+                raise ConfigError(f"{name}: there is no such entry yet ({listed}a new one is added with +{name}=...)")
             near = nearest_keys(name, candidates + self.loader.list_groups(""))
             raise ConfigError(f"{name}: there is no such setting{hint(near)} ({listed}+{name}=... would add a new one)")
 

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
@@ -31,8 +32,15 @@ def started(cfg: DictConfig, device: str) -> Iterator[Here]:
             yield here
     except (KeyboardInterrupt, SystemExit) as error:  # Lightning answers Ctrl-C with the latter
         if here.group.is_first:
-            sys.stderr.write(f"interrupted.{go_on}\n")
+            sys.stderr.write(f"interrupted.{_how_to_go_on(Path(folder)) if go_on else ''}\n")
         sys.exit(error.code if isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM else 130)
+
+
+def _how_to_go_on(folder: Path) -> str:
+    """Say from what an interrupted run goes on; the runs of several seeds or folds lie in folders of their own."""
+    if any(any(folder.glob(pattern)) for pattern in ("last.ckpt", "*/last.ckpt")):
+        return f" Go on with resume_from={folder}."
+    return f" No checkpoint was saved yet: resume_from={folder} starts again at step 0."
 
 
 def quiet_lightning() -> None:

@@ -18,6 +18,7 @@ from muvr_train.processes import SINGLE, Group
 
 log = logging.getLogger(__name__)
 LINE_EVERY = 30.0  # seconds between progress lines where there is no terminal
+SAVE_EVERY = 120.0  # seconds after which a single process saves, whatever the steps
 
 
 def log_everywhere(trainer: pl.Trainer, values: dict[str, float], step: int) -> None:
@@ -54,7 +55,8 @@ class EvaluateAndSave(pl.Callback):
         steps_per_epoch: batches in an epoch.
         every_n_epochs: epochs between evaluations; the end of training is always evaluated.
         total_steps: batches in the run.
-        checkpoint_every_n_steps: batches between `last` checkpoints (rounded up to whole accumulations).
+        checkpoint_every_n_steps: batches between `last` checkpoints (rounded up to whole accumulations). A single
+            process also saves when two minutes have gone; several have no common clock.
         patience: stop after so many evaluations without a better value; None trains to the end.
         group: the processes that train together: all evaluate and decide alike, the first one keeps the files.
     """
@@ -80,6 +82,7 @@ class EvaluateAndSave(pl.Callback):
         self.save_period = checkpoint_every_n_steps
         self.best: float | None = None
         self.best_step, self.since_best = -1, 0
+        self.saved_at = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate before the first step (a resumed run has done so)."""
@@ -88,6 +91,7 @@ class EvaluateAndSave(pl.Callback):
             self._evaluate(trainer)
         elif self.patience is not None and self.since_best >= self.patience:
             trainer.should_stop = True
+        self.saved_at = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Evaluate and save where it is time; never between the batches of one accumulated step."""
@@ -95,10 +99,14 @@ class EvaluateAndSave(pl.Callback):
         whole = step % trainer.accumulate_grad_batches == 0
         if step % self.period == 0 or step == self.total_steps:
             self._evaluate(trainer)
-        elif not (whole and step % self.save_period < trainer.accumulate_grad_batches):
+        elif not (whole and (step % self.save_period < trainer.accumulate_grad_batches or self._is_late())):
             return
         if whole or step == self.total_steps:
             self._save(trainer, "last.ckpt")
+            self.saved_at = time.monotonic()
+
+    def _is_late(self) -> bool:
+        return self.group.size == 1 and time.monotonic() - self.saved_at > SAVE_EVERY
 
     def _evaluate(self, trainer: pl.Trainer) -> None:
         values, step = self.group.broadcast(self.evaluate()), self.progress.finished

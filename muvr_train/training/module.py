@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,8 @@ from muvr_train.processes import SINGLE, Group
 from muvr_train.training.gather import Anchor, gather_rows, gather_tokens
 from muvr_train.training.rates import freeze, parameter_groups
 from muvr_train.training.teacher import Teacher
+
+log = logging.getLogger(__name__)
 
 
 class RetrievalModule(pl.LightningModule):
@@ -62,7 +65,9 @@ class RetrievalModule(pl.LightningModule):
         self.recipe = recipe or {}
         self.last_logged: dict[str, float] = {}
         self.anchor = Anchor() if group.size > 1 else None
-        freeze(self, self.lr_ratios)
+        for piece, count in freeze(self, self.lr_ratios).items():
+            if group.is_first:
+                log.info("optimizer.lr_ratios: %r freezes %d numbers", piece, count)
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """Move a batch (Lightning does not know our type)."""

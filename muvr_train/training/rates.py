@@ -51,11 +51,15 @@ def refuse_unused(names: Iterable[str], ratios: Mapping[str, float]) -> None:
         raise ConfigError(f"optimizer.lr_ratios: no parameter has {piece!r} in its name{listed}")
 
 
-def freeze(module: nn.Module, ratios: Mapping[str, float]) -> None:
-    """Freeze the parameters of a ratio of 0: no gradient, no weight decay."""
+def freeze(module: nn.Module, ratios: Mapping[str, float]) -> dict[str, int]:
+    """Freeze the parameters of a ratio of 0: no gradient, no weight decay. Gives how many numbers each has frozen."""
+    frozen: dict[str, int] = {}
     for name, parameter in module.named_parameters():
-        if ratios.get(group_of(name, ratios)) == 0:
+        part = group_of(name, ratios)
+        if ratios.get(part) == 0:
             parameter.requires_grad_(False)
+            frozen[part] = frozen.get(part, 0) + parameter.numel()
+    return frozen
 
 
 def parameter_groups(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from muvr_train.losses.infonce import InfoNCELoss
 from muvr_train.models.fusion.weighted import WeightedFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
+from muvr_train.training import callbacks
 from muvr_train.training.callbacks import EvaluateAndSave
 from muvr_train.training.loggers import CsvLogger, has_wandb_key
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress
-from muvr_train.types import QueryBatch, StoreDims, TextTokens, Tokens
+from muvr_train.types import QueryBatch, StoreDims, Tags, TextTokens, Tokens
 
 DIMS = StoreDims(regions=1, dim=8, text_dim=8)
 
@@ -52,6 +54,27 @@ def test_a_step_gives_a_loss_with_gradients_and_says_how_many_negatives() -> Non
     assert module.last_logged["train/negatives_per_query"] == 1.5
     assert module.last_logged["train/skipped/fused"] == 0.0
     assert module.last_logged["train/loss"] == module.last_logged["train/loss/fused"] > 0
+
+
+def test_a_loss_on_tags_reads_what_is_known_of_tags() -> None:
+    """Of the first query's videos only the second is a match that does not meet the expression."""
+    batch, module = make_batch(), make_module().eval()
+    module.loss = CompositeLoss({"tags": InfoNCELoss(on="tags", temperature=0.1), "all": InfoNCELoss(temperature=0.1)})
+    yes = torch.ones(2, 1, dtype=torch.bool)
+    tags = Tags(torch.randn(2, 1, 8), yes, yes.float(), ~yes)
+    present = {**batch.queries.present, "tags": torch.tensor([True, False])}
+    of_tags = torch.tensor([[1.0, 0.0, -1.0], [-1.0, -1.0, -1.0]])
+    queries = replace(batch.queries, tags=tags, present=present)
+    batch = replace(batch, queries=queries, tag_relevance=of_tags)
+    module.training_step(batch, 0)
+    scores = module.score(batch)[0]
+    expected = torch.nn.functional.softplus((scores["tags"][0, 1] - scores["tags"][0, 0]) / 0.1)
+    assert module.last_logged["train/loss/tags"] == pytest.approx(float(expected), rel=1e-5)
+    whole = InfoNCELoss(temperature=0.1)(scores["fused"], batch.relevance)
+    assert module.last_logged["train/loss/all"] == pytest.approx(float(whole), rel=1e-5)
+    unknown = replace(batch, tag_relevance=None)
+    module.training_step(unknown, 0)
+    assert module.last_logged["train/loss/tags"] > float(expected) + 1e-3, "without it all videos are negatives"
 
 
 def test_the_guard_names_the_batch_before_the_update() -> None:
@@ -144,6 +167,23 @@ def test_the_best_checkpoint_is_that_of_the_best_value(tmp_path: Path) -> None:
     rows = (tmp_path / "metrics.csv").read_text().splitlines()
     assert rows[0] == "step,name,value"
     assert rows[1:3] == ["0,zero_shot/x,0.5", "0,val/x/v/mean/mAP,0.1"]
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(120.0, [2, 4, 6]), (-1.0, [1, 2, 3, 4, 5, 6])])
+def test_a_single_process_also_saves_when_time_has_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: float, steps: list[int]
+) -> None:
+    saved: list[int] = []
+    save = EvaluateAndSave._save
+
+    def spy(self: EvaluateAndSave, trainer: pl.Trainer, name: str) -> None:
+        saved.extend([self.progress.finished] if name == "last.ckpt" else [])
+        save(self, trainer, name)
+
+    monkeypatch.setattr(callbacks, "SAVE_EVERY", seconds)
+    monkeypatch.setattr(EvaluateAndSave, "_save", spy)
+    fit(tmp_path, Values(0.5, 0.4, 0.3, 0.2))
+    assert saved == steps
 
 
 def test_early_stop(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from muvr_train.runner.processes import _how_to_go_on
 from tests.toy import make_toy
 from tests.training.test_resume import assert_equal_runs
 
@@ -245,8 +246,21 @@ def test_an_interrupted_run_says_how_to_go_on(runs: Runs, sent: signal.Signals, 
     process.send_signal(sent)
     code, _, err = runs.end(process)
     assert code == ends
-    assert "interrupted. Go on with resume_from=checkpoints/x." in err
+    saved = (log.parent / "last.ckpt").exists()
+    advice = (
+        "Go on with resume_from=checkpoints/x." if saved else "No checkpoint was saved yet: resume_from=checkpoints/x"
+    )
+    assert f"interrupted. {advice}" in err
     assert not processes_in(runs.folder)
+
+
+def test_the_advice_does_not_promise_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
+    assert _how_to_go_on(tmp_path).startswith(" No checkpoint was saved yet: resume_from=")
+    (tmp_path / "seed1").mkdir()
+    (tmp_path / "best.ckpt").touch()
+    assert "starts again at step 0" in _how_to_go_on(tmp_path)
+    (tmp_path / "seed1" / "last.ckpt").touch()
+    assert _how_to_go_on(tmp_path) == f" Go on with resume_from={tmp_path}."
 
 
 def test_batch_norm_of_a_users_own_network_is_refused(runs: Runs) -> None:

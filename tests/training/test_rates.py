@@ -52,8 +52,11 @@ def test_network_head_text_map_and_loss_are_groups() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"residual_scale": 10.0}])
-def test_a_ratio_of_zero_freezes(more: dict[str, float]) -> None:
-    module = make_module({**more, "retriever.network.": 0.0}, lr=0.1, weight_decay=0.5).train()
+def test_a_ratio_of_zero_freezes(more: dict[str, float], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        module = make_module({**more, "retriever.network.": 0.0}, lr=0.1, weight_decay=0.5).train()
+    count = sum(parameter.numel() for parameter in module.retriever.network.parameters())
+    assert caplog.messages == [f"optimizer.lr_ratios: 'retriever.network.' freezes {count} numbers"]
     before = {name: value.clone() for name, value in module.state_dict().items()}
     optimizer = optimizer_of(module)
     for _ in range(2):
@@ -63,6 +66,13 @@ def test_a_ratio_of_zero_freezes(more: dict[str, float]) -> None:
     moved = {name for name, value in module.state_dict().items() if not torch.equal(value, before[name])}
     assert moved
     assert not any(name.startswith("retriever.network.") for name in moved)
+
+
+def test_numbers_of_tags_are_a_group_of_their_own() -> None:
+    optimizer = optimizer_of(make_module({"text_part": 3.0, "tag_": 10.0}, lr=0.01))
+    (group,) = (group for group in optimizer.param_groups if group["part"] == "tag_")
+    assert (len(group["params"]), group["weight_decay"]) == (2, 0.0)
+    assert group["initial_lr"] == pytest.approx(0.1)
 
 
 NAMES = [
@@ -86,7 +96,7 @@ NAMES = [
             r"'network', which comes before 'retriever.network.fc', has taken",
         ),
         ({"residual_scale": 10.0, "retriever.network": 0.0}, None),  # frozen all the same
-        ({"text_part": 3.0, "text_map": 2.0}, None),  # parts that a model may lack
+        ({"text_part": 3.0, "text_map": 2.0, "tag_": 10.0, "head.tag_weight": 2.0}, None),  # parts that may be absent
         ({}, None),
     ],
 )
