@@ -16,6 +16,7 @@ from muvr_train.reports.examples import Example, choose_rows, make_example
 from muvr_train.reports.score_tables import (
     counts_table,
     metric_names,
+    modes_apart,
     partitions_of,
     percent,
     table_by_partition,
@@ -93,6 +94,7 @@ def _result_parts(content: ReportContent) -> dict[str, Any]:
         "notes": content.notes,
         "breakdowns": breakdown_tables(content),
         "published": "; ".join(dict.fromkeys(row.source for row in content.references)),
+        "apart": modes_apart(content),
         "several": len(content.named) > 1,
         "intervals": any("intervals" in row for row in rows),
     }

@@ -100,6 +100,13 @@ def upright(table: ScoreTable) -> ScoreTable:
     return ScoreTable(table.title, ("partition",), tuple(", ".join(row.names) for row in table.rows), rows)
 
 
+def modes_apart(content: ReportContent) -> list[str]:
+    """The modes over other queries or tag expressions than v, t and tv, where both kinds have rows."""
+    modes = dict.fromkeys(mode for results in content.named.values() for mode in results.modes if mode != UPPER_BOUND)
+    kinds = {mode: _asked(mode) for mode in modes}
+    return [mode for mode, kind in kinds.items() if kind] if len(set(kinds.values())) > 1 else []
+
+
 def metric_names(content: ReportContent, extra: bool = False) -> list[str]:
     """The metrics of the short tables, or of the long ones: all that any row has."""
     short = ["mAP", "uAP", *(f"recall@{k}" for k in content.ks)]
@@ -179,10 +186,10 @@ def _mark_best(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         for column, cell in enumerate(row.cells):
             if cell.text != MISSING:
-                best.setdefault((_asked(row), column), []).append(float(cell.text))
+                best.setdefault((_asked(row.names[1]), column), []).append(float(cell.text))
 
     def is_best(row: Row, column: int, cell: Cell) -> bool:
-        known = best.get((_asked(row), column), [])
+        known = best.get((_asked(row.names[1]), column), [])
         return cell.text != MISSING and len(known) > 1 and float(cell.text) == max(known)
 
     return [
@@ -193,9 +200,9 @@ def _mark_best(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _asked(row: Row) -> str:
-    """What the rows that can be compared with this one have in common: `tag`, `logic`, `+tag`, `+region` or nothing."""
-    plain, plus, part = row.names[1].partition("+")
+def _asked(mode: str) -> str:
+    """What modes that can be compared with this one have in common: `tag`, `logic`, `+tag`, `+region` or nothing."""
+    plain, plus, part = mode.partition("+")
     kind, _, rest = plain.partition("_")
     return plus + part or (kind if rest else "")
 

@@ -207,6 +207,18 @@ def test_the_best_of_a_column_is_bold_and_published_rows_do_not_take_part() -> N
     assert "<b>58.0</b>" not in page
 
 
+def test_modes_over_other_queries_are_named_beside_what_bold_means() -> None:
+    content = make_content()
+    apart = "among\nlines over the same queries: those of <bdi>"
+    assert apart not in render_page(content)
+    parts = (make_partition("news"), make_partition("dance", 4, 7))
+    more = {content.model: make_results(parts, ("v", "tv", "tv+tag", "tv+region"))}
+    page = render_page(replace(content, named={**content.named, **more}))
+    assert apart + "tv+tag, tv+region</bdi> are over others" in page
+    alone = {content.model: make_results(parts, ("tv+region",))}
+    assert apart not in render_page(replace(content, named=alone))
+
+
 @pytest.mark.parametrize("render", [render_page, render_markdown, render_latex])
 def test_notes_stand_by_the_tables_each_once(render: Callable[[ReportContent], str]) -> None:
     text = render(make_content()).replace(r"\_", "_")
