@@ -109,6 +109,11 @@ def test_partitions_left_out_are_told_below_the_tables(capsys: pytest.CaptureFix
     ]
 
 
+def test_the_first_title_names_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    print_tables({"own": make_results(0.5)}, [1], about="x[1]-2026: S2VS, GatedFusion")
+    assert capsys.readouterr().out.splitlines()[0].strip() == "mAP / uAP (%) of x[1]-2026: S2VS, GatedFusion"
+
+
 def test_names_are_shown_as_they_are() -> None:
     named = {"run [bold] [x]=1": make_results(0.5)}
     assert "run [bold] [x]=1" in shown(partition_table(named))

@@ -18,7 +18,9 @@ from muvr_train.results import Results
 COLUMNS = [*(("operator", name) for name in OPERATORS), *(("sign", name) for name in SIGNS)]
 
 
-def partition_table(named: Mapping[str, Results], references: Sequence[PublishedRow] = ()) -> Table:
+def partition_table(
+    named: Mapping[str, Results], references: Sequence[PublishedRow] = (), about: str | None = None
+) -> Table:
     """Show mAP / uAP in percent: a line per model and mode, a column per partition; with many partitions transposed.
 
     Rows without uAP (tag expressions) show mAP alone; a partition without a row in a mode stays empty.
@@ -26,10 +28,12 @@ def partition_table(named: Mapping[str, Results], references: Sequence[Published
     Args:
         named: results by the name of the model, on the same queries and gallery.
         references: published rows, printed below.
+        about: what the title names: the run.
     """
     rows = [row for results in named.values() for row in results.rows]
     pooled = any("uAP" in row["metrics"] for row in rows)  # type: ignore[operator]
-    table = Table(title="mAP / uAP (%)" if pooled else "mAP (%)", title_justify="left")
+    title = ("mAP / uAP (%)" if pooled else "mAP (%)") + (f" of {escape(about)}" if about else "")
+    table = Table(title=title, title_justify="left")
     partitions = list(dict.fromkeys(str(row["partition"]) for row in rows))
     lines: list[tuple[str, str, list[str], str | None]] = []
     for name, results in named.items():
@@ -156,13 +160,14 @@ def print_tables(
     console: Console | None = None,
     compared: Sequence[str] = (),
     notes: Sequence[str] = (),
+    about: str | None = None,
 ) -> None:
     """Print the final tables to stdout; of `compared` names, also which is best in which partition; then the notes.
 
-    The last of `named` is the evaluated model.
+    The last of `named` is the evaluated model; the first title names the run that the tables are `about`.
     """
     console = console or Console(width=None if Console().is_terminal else 140)
-    console.print(partition_table(named, references))
+    console.print(partition_table(named, references, about))
     if compared:
         console.print(winner_table({name: named[name] for name in compared}))
     console.print(recall_table(named, ks))

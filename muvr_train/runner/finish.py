@@ -28,8 +28,9 @@ from muvr_train.reports.tables import print_tables
 from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.calibrate import calibrated_rows
+from muvr_train.runner.classes import plain
 from muvr_train.runner.data import Data, protocol_of, query_names
-from muvr_train.runner.models import baseline_models, plain, share_state
+from muvr_train.runner.models import baseline_models, share_state
 from muvr_train.runner.report import report
 from muvr_train.search.sources import ModelScores, ScoreSource, device_of
 from muvr_train.search.texts import official_texts
@@ -123,11 +124,19 @@ def finish(
     modes = results.modes if data.is_released and not seen else ()
     references = [row for mode in modes for row in published_rows(part.name, mode, split=split)]
     if show:
-        print_tables(named, protocol.ks, references, compared=subject.compared, notes=part.notes)
+        print_tables(named, protocol.ks, references, compared=subject.compared, notes=part.notes, about=about_run(cfg))
     log_final(loggers, flat, named, picture)
     log.info("results are in %s", folder)
     report(cfg, folder, subject.label, named, meta, references, data, subject.model)
     return flat
+
+
+def about_run(cfg: DictConfig) -> str | None:
+    """Name a training run, its network and its fusion head; None for an evaluation."""
+    if cfg.get("run") is None:
+        return None
+    network, head = (str(part["_target_"]).rpartition(".")[2] for part in (cfg.model, cfg.fusion))
+    return f"{cfg.run}: {network}, {head}"
 
 
 def notes_of(subject: Subject, seen: int, queries: int) -> Iterator[str]:

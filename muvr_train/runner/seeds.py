@@ -20,11 +20,11 @@ from muvr_train.processes import Group
 from muvr_train.reports.seeds import Summary, summarize
 from muvr_train.reports.tables import print_tables
 from muvr_train.reports.write import write_json, write_results
+from muvr_train.runner.classes import plain
 from muvr_train.runner.cross_fit import Run, checkpoint_of, close, record_settings
 from muvr_train.runner.data import Data, open_data
-from muvr_train.runner.finish import finish
+from muvr_train.runner.finish import about_run, finish
 from muvr_train.runner.folder import claim_folder, run_folder
-from muvr_train.runner.models import plain
 from muvr_train.runner.report import report
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def finish_seeds(cfg: DictConfig, folder: Path, data: Data) -> dict[str, float]:
     modes = () if not data.is_released or meta["protocol"]["trained_queries_among_them"] else summary.results.modes
     benchmark, split = summary.results.benchmark, meta["protocol"]["split"]
     references = [row for mode in modes for row in published_rows(benchmark, mode, split=split)]
-    print_tables(named, tuple(cfg.benchmark.ks), references, notes=meta["notes"])
+    print_tables(named, tuple(cfg.benchmark.ks), references, notes=meta["notes"], about=about_run(cfg))
     log.info("results are in %s, those of each seed in %s/seed*", folder, folder)
     report(cfg, folder, label, named, meta, references, data, None)
     return flat

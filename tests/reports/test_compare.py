@@ -264,7 +264,9 @@ def test_few_topics_cannot_be_significant_and_the_notes_say_so(
 ) -> None:
     small = make_benchmark(topics=4)
     a, b = (write_run(tmp_path / name, seed, small) for seed, name in enumerate("ab"))
-    assert any("v: news, dance: with five topics or fewer no p value" in note for note in compared(capsys, a, b)["notes"])
+    assert any(
+        "v: news, dance: with five topics or fewer no p value" in note for note in compared(capsys, a, b)["notes"]
+    )
 
 
 def test_a_mean_of_few_topics_cannot_be_significant_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
