@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from muvr_train.losses.base import Loss, LossValue, mean_over_rows
+from muvr_train.losses.base import Loss, LossValue, mean_over_rows, split_judged
 from muvr_train.losses.hard_negative import HardNegativeLoss
 from muvr_train.losses.infonce import InfoNCELoss
 from muvr_train.losses.range_regularization import RangeRegularizationLoss
@@ -331,7 +331,7 @@ class Margin(Loss):
     """A sound loss, and what the broken ones change: the mean over rows of the largest violation of a margin."""
 
     def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
-        positive, negative = relevance == 1, relevance == 0
+        positive, negative = split_judged(scores, relevance)
         keep = positive.any(dim=1) & negative.any(dim=1)
         scores = self._prepare(scores)
         lowest = torch.where(positive, scores, torch.inf).amin(dim=1) if scores.shape[1] else scores.sum(dim=1)

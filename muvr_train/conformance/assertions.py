@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 TOLERANCE = 1e-5
 """By how much scores may differ that must be equal (and so much of their size)."""
 
@@ -55,6 +56,13 @@ class Subject:
             f"{abs(old - new):.2g} where {tolerance:g} is allowed ({differ} of {excess.numel()} scores differ)",
         )
 
+    def require_reached(self, tensors: Sequence[Tensor], problem: str) -> None:
+        """After backward(): the gradients of tensors must be finite, and some entry of some of them must not be 0."""
+        found = [tensor.grad for tensor in tensors if tensor.grad is not None]
+        bad = sum(int((~torch.isfinite(gradient)).sum()) for gradient in found)
+        self.require(bad == 0, f"{problem}: {bad} entries of the gradient are NaN or infinite")
+        self.require(any(bool((gradient != 0).any()) for gradient in found), f"{problem}: no gradient, or 0 everywhere")
+
     def _where(self, places: list[list[int]]) -> str:
         if not places:
             return ""
@@ -63,7 +71,9 @@ class Subject:
         column = self.columns[place[1]] if len(place) > 1 and place[1] < len(self.columns) else str(place[1:])
         return f"query {row} and video {column}"
 
-    def require_gradients(self, module: nn.Module, value: Callable[[], Tensor], reach_all: bool) -> None:
+    def require_gradients(
+        self, module: nn.Module, value: Callable[[], Tensor], reach_all: bool, when: str = ""
+    ) -> None:
         """The gradient of `value` must be finite, and under `reach_all` must reach every parameter of the module."""
         module.zero_grad()
         result = value()
@@ -80,7 +90,7 @@ class Subject:
                 self.require(not reach_all, f"no gradient reaches the parameter {name}: the scores do not use it")
                 continue
             bad = int((~torch.isfinite(gradient)).sum())
-            self.require(bad == 0, f"the gradient of {name} has {bad} entries that are NaN or infinite")
+            self.require(bad == 0, f"{when}the gradient of {name} has {bad} entries that are NaN or infinite")
             self.require(not reach_all or bool((gradient != 0).any()), f"the gradient of {name} is 0 everywhere")
 
 
@@ -93,6 +103,29 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def training_mode(module: nn.Module) -> Iterator[None]:
+    """Train mode without dropout (nn.Dropout and its kin, nn.MultiheadAttention, recurrent layers); restored after."""
+    modes = {part: part.training for part in module.modules()}
+    rates: dict[nn.Module, str] = {part: "p" for part in modes if isinstance(part, DROPOUT)}
+    rates |= {part: "dropout" for part in modes if isinstance(part, (nn.MultiheadAttention, nn.RNNBase))}
+    before = {part: getattr(part, name) for part, name in rates.items()}
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        for part, name in rates.items():
+            setattr(part, name, 0.0)
+        module.train()
+        yield
+    finally:
+        for part, name in rates.items():
+            setattr(part, name, before[part])
+        for part, mode in modes.items():
+            part.training = mode
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)  # statistics of batch norm
 
 
 def perturb(module: nn.Module, seed: int) -> None:
@@ -113,6 +146,12 @@ def named_errors(subject: Subject, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise AssertionError(f"{subject.name}: {what} raises {type(error).__name__}: {error}") from error
+
+
+def weighted_sum(scores: Tensor) -> Tensor:
+    """A stand-in for losses, which leave out the -inf of blank videos."""
+    weights = torch.randn(scores.shape, generator=torch.Generator().manual_seed(7))
+    return torch.where(scores == float("-inf"), 0.0, scores * weights).sum()
 
 
 def name_of(checked: object) -> str:

@@ -141,7 +141,8 @@ def spoil_absent(query: QueryBatch, size: float) -> QueryBatch:
         absent = ~query.present[name]
         noise = size * torch.randn(part.x.shape, generator=torch.Generator().manual_seed(6))
         rows = absent.view(-1, *(1,) * (part.x.ndim - 1))
-        return replace(part, x=torch.where(rows, noise, part.x), mask=part.mask | absent[:, None])
+        part = replace(part, x=torch.where(rows, noise, part.x), mask=part.mask | absent[:, None])
+        return replace(part, sign=part.sign.masked_fill(absent[:, None], 1.0)) if isinstance(part, Tags) else part
 
     return _each_part(query, spoil)
 
@@ -150,3 +151,8 @@ def _each_part(query: QueryBatch, change: Callable[[Any, str], Any]) -> QueryBat
     parts = {name: getattr(query, name) for name in ("video", "text", "tags", "region")}
     changed: dict[str, Any] = {name: None if part is None else change(part, name) for name, part in parts.items()}
     return replace(query, **changed)
+
+
+def blanked(tokens: Tokens, place: int) -> Tokens:
+    """One video without a real frame."""
+    return replace(tokens, mask=tokens.mask & (torch.arange(len(tokens)) != place)[:, None])
