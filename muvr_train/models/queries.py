@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,6 +20,14 @@ MODES: dict[str, tuple[str, ...]] = {
     "tv+region": ("video", "text", "region"),
 }
 """MUVR's query modes and the parts that each may use."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Queries that the head has prepared, and as whom they vote under the modes that share their part scores."""
+
+    query: EncodedQuery
+    modes: dict[str, QueryBatch]
 
 
 def prepared(query: QueryBatch) -> QueryBatch:

@@ -14,8 +14,9 @@ from muvr_train.models.base import EXTRAS, SimilarityNetwork
 from muvr_train.models.cut import query_chunks
 from muvr_train.models.functional import full_precision
 from muvr_train.models.fusion.base import FusionHead, PartScorers, part_present
-from muvr_train.models.queries import MODES, blank, check_votes, focused, prepared, restrict
-from muvr_train.models.recompute import SHORTEN, pieces_at_once, run_piece
+from muvr_train.models.queries import MODES, Asked, blank, check_votes, focused, prepared, restrict
+from muvr_train.models.recompute import run_piece
+from muvr_train.models.rows import join_rows, rows_at_once
 from muvr_train.models.text import TextPart
 from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, TextTokens, Tokens
 
@@ -108,12 +109,12 @@ class Retriever(nn.Module):
             DataError: if a query has neither a video nor a text.
         """
         check_votes(q.query, "score")
-        prepared, parts, _ = self._parts(q, n)
-        return self._combine(parts, prepared.query)
+        asked = self._prepared(q)
+        return self._combine(self._parts(asked, n)[0], asked.query)
 
     def score_parts(self, q: EncodedQuery, n: EncodedDatabase) -> dict[str, Tensor]:
         """Part scores float32 [Q, N] by name; rows of queries that lack a part hold 0."""
-        return self._parts(q, n)[1]
+        return self._parts(self._prepared(q), n)[0]
 
     def score_modes(self, q: EncodedQuery, n: EncodedDatabase, modes: Sequence[str]) -> dict[str, Tensor]:
         """Fused scores float32 [Q, N] of every mode in `modes` (see `MODES`).
@@ -125,6 +126,14 @@ class Retriever(nn.Module):
             ConfigError: for an unknown mode.
             DataError: if a query has none of a mode's parts (the message names the queries).
         """
+        scores = self.score_asked(self.ask(q, modes), n)
+        return {mode: scores[mode] for mode in modes}
+
+    def ask(self, q: EncodedQuery, modes: Sequence[str]) -> list[Asked]:
+        """What queries ask under several modes, ready to be compared with any number of databases by `score_asked`.
+
+        The head prepares them here. Raises as `score_modes` does.
+        """
         restricted = {}
         for mode in modes:
             if mode not in MODES:
@@ -133,14 +142,24 @@ class Retriever(nn.Module):
             check_votes(restricted[mode].query, f"mode {mode}")
         own = type(self.head)
         if own.prepare is not FusionHead.prepare or own.compare is not FusionHead.compare:
-            return {mode: self.score(query, n) for mode, query in restricted.items()}
-        scores: dict[str, Tensor] = {}
+            prepared = {mode: self._prepared(query) for mode, query in restricted.items()}
+            return [Asked(query, {mode: query.query}) for mode, query in prepared.items()]
+        asked = []
         for inside in (False, True) if q.plain is not None else (None,):
-            alike = [mode for mode in modes if inside is None or inside == ("region" in MODES[mode])]
-            needed = restrict(q, sorted({part for mode in alike for part in MODES[mode]}))
-            parts = self._parts(needed, n)[1] if alike else {}
-            scores |= {mode: self._combine(parts, restricted[mode].query) for mode in alike}
-        return {mode: scores[mode] for mode in modes}
+            alike = [mode for mode in restricted if inside is None or inside == ("region" in MODES[mode])]
+            if alike:
+                needed = restrict(q, sorted({part for mode in alike for part in MODES[mode]}))
+                asked.append(Asked(self._prepared(needed), {mode: restricted[mode].query for mode in alike}))
+        return asked
+
+    def score_asked(self, asked: Sequence[Asked], n: EncodedDatabase) -> dict[str, Tensor]:
+        """Fused scores float32 [Q, N] by mode of what `ask` gave; texts that modes share are scored once."""
+        scores: dict[str, Tensor] = {}
+        texts: dict[int, tuple[TextTokens, Tensor]] = {}
+        for one in asked:
+            parts, _ = self._parts(one.query, n, texts=texts)
+            scores |= {mode: self._combine(parts, query) for mode, query in one.modes.items()}
+        return scores
 
     def training_scores(
         self, q: EncodedQuery, n: EncodedDatabase, wanted: frozenset[str] = frozenset()
@@ -152,62 +171,53 @@ class Retriever(nn.Module):
         rows of queries that lack the part.
         """
         check_votes(q.query, "training")
-        rows = self._rows_at_once(q, n)
+        rows = rows_at_once(self.network, self.head, self.query_chunk, q, n)
         if rows >= len(q.query):
             return self._training_scores(q, n, wanted)
         parts = [run_piece(self._training_scores, *chunk, wanted) for chunk in query_chunks(q, n, rows)]
         scores, extras = ([part[kind] for part in parts] for kind in (0, 1))
-        return _join(scores), _join(extras)
+        return join_rows(scores), join_rows(extras)
 
     def _training_scores(
         self, q: EncodedQuery, n: EncodedDatabase, wanted: frozenset[str]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        prepared, parts, extras = self._parts(q, n, wanted & EXTRAS)
-        scores = {"fused": self._combine(parts, prepared.query), **parts}
-        flags = {f"present/{part}": part_present(prepared.query, part) for part in parts}
+        asked = self._prepared(q)
+        parts, extras = self._parts(asked, n, wanted & EXTRAS)
+        scores = {"fused": self._combine(parts, asked.query), **parts}
+        flags = {f"present/{part}": part_present(asked.query, part) for part in parts}
         return scores, {**extras, **flags}
 
-    def _rows_at_once(self, q: EncodedQuery, n: EncodedDatabase) -> int:
-        """How many queries training scores at a time."""
-        count, network = max(1, len(q.query)), self.network
-        if self.query_chunk is not None and self.query_chunk < count and not network.divisible:
-            raise ConfigError(
-                f"query_chunk={self.query_chunk} would split a batch of {count} queries, which changes the scores of "
-                f"{type(network).__name__} (batch norm in train mode?)"
-            )
-        if not network.divisible or self.query_chunk is not None:
-            return self.query_chunk or count
-        each, fixed = (0, 0) if q.index is None else network.training_bytes(q.index, n.index)
-        words = sum(part.x.shape[1] for part in (q.query.text, q.query.tags) if part is not None)
-        each += 16 * words * n.fine.x[0, :, :, 0].numel()
-        what = f"scoring one query against {len(n)} videos"
-        return pieces_at_once(count, network.memory_budget, fixed, each * len(n), what, advice=SHORTEN)
-
     def _parts(
-        self, q: EncodedQuery, n: EncodedDatabase, wanted: frozenset[str] = frozenset()
-    ) -> tuple[EncodedQuery, dict[str, Tensor], dict[str, Tensor]]:
-        scorers = PartScorers(self.network, self.text_part, wanted)
+        self,
+        asked: EncodedQuery,
+        n: EncodedDatabase,
+        wanted: frozenset[str] = frozenset(),
+        texts: dict[int, tuple[TextTokens, Tensor]] | None = None,
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Part scores and extras of queries that the head has prepared; `texts`: see `PartScorers`."""
+        query, scorers = asked.query, PartScorers(self.network, self.text_part, wanted, texts)
         with self._precision(n.raw.x):
-            query = self._prepared(q)
-            parts = self.head.compare(query, n, scorers)
-            if bool(part_present(query.query, "tags").any()) and query.query.tags is not None:
-                parts = {**parts, "tags": self._tag_scores(query.query, n)}
-        zeros = {"range_excess": (len(q.query), len(n)), "self": (len(q.query),)}
-        has_video = part_present(query.query, "video")
+            parts = self.head.compare(asked, n, scorers)
+            if bool(part_present(query, "tags").any()) and query.tags is not None:
+                parts = {**parts, "tags": self._tag_scores(query, n)}
+        zeros = {"range_excess": (len(query), len(n)), "self": (len(query),)}
+        has_video = part_present(query, "video")
         extras = {name: scorers.extras.get(name, n.raw.x.new_zeros(zeros[name])) for name in wanted}
         return (
-            query,
-            {name: blank(value.float(), part_present(query.query, name)) for name, value in parts.items()},
+            {name: blank(value.float(), part_present(query, name)) for name, value in parts.items()},
             {name: blank(value, has_video) for name, value in extras.items()},
         )
 
     def _combine(self, parts: dict[str, Tensor], query: QueryBatch) -> Tensor:
+        """Fused scores [Q, N]; no arithmetic of the head meets -inf, whose gradient would be NaN."""
         own = {name: value for name, value in parts.items() if name != "tags"}
+        impossible = [torch.isneginf(value) & part_present(query, name)[:, None] for name, value in own.items()]
+        own = {name: value.masked_fill(torch.isneginf(value), 0.0) for name, value in own.items()}
         with full_precision(next(iter(parts.values()))):
             scores = self.head.combine(own, query).float()
             if "tags" in parts:
                 scores = scores + blank(self.head.tag_weight * parts["tags"], part_present(query, "tags"))
-            return scores
+            return scores.masked_fill(torch.stack(impossible).any(dim=0), float("-inf"))
 
     def _tag_scores(self, query: QueryBatch, n: EncodedDatabase) -> Tensor:
         """What the head makes of the conditions of queries: float32 [Q, N], 0 for videos without a real frame."""
@@ -230,19 +240,8 @@ class Retriever(nn.Module):
         return nullcontext() if self.training else full_precision(x)
 
     def _prepared(self, q: EncodedQuery) -> EncodedQuery:
-        query = self.head.prepare(q.query)
-        if query.video is q.query.video:
-            return EncodedQuery(query, q.index)
-        return EncodedQuery(query, None if query.video is None else self.network.index(query.video))
-
-
-def _join(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Rows under each other; where only some have a name (a part that no other query has), 0 for the others."""
-    counts = [len(next(iter(part.values()))) for part in parts]
-    joined = {}
-    for name, like in {name: value for part in parts for name, value in part.items()}.items():
-        rows = zip(parts, counts, strict=True)
-        joined[name] = torch.cat(
-            [part[name] if name in part else like.new_zeros((count, *like.shape[1:])) for part, count in rows]
-        )
-    return joined
+        with self._precision(self.get_buffer("anchor") if q.index is None else q.index.x):
+            query = self.head.prepare(q.query)
+            if query.video is q.query.video:
+                return EncodedQuery(query, q.index)
+            return EncodedQuery(query, None if query.video is None else self.network.index(query.video))

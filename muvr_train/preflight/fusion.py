@@ -16,6 +16,8 @@ OWN_HEAD_RULES: dict[str, Rule] = {
 }
 """A user's own head may give these names another meaning."""
 NEEDS_MAPS = f"{OWN_HEADS}map_channel.MapChannel"
+NEEDS_FRAMES = f"{OWN_HEADS}query_scoring.QueryScoring"
+KEEP_NO_FRAMES = ("muvr_train.models.mean_pool.MeanPool", "muvr_train.models.dns_coarse.DnSCoarse")
 READS_MAPS = "muvr_train.models.s2vs.S2VS"
 
 
@@ -41,6 +43,12 @@ def check_fusion(cfg: DictConfig) -> None:
         raise ConfigError(
             f"fusion=map_channel gives the network a map beside its own, which {name} cannot read: give "
             "model=s2vs, or another fusion head"
+        )
+    side = OmegaConf.select(cfg, "fusion.side")
+    if _class(cfg, "fusion") == NEEDS_FRAMES and side in ("target", "both") and network in KEEP_NO_FRAMES:
+        raise ConfigError(
+            f"fusion.side={side} weighs the frames of database videos, of which {network.rpartition('.')[2]} keeps "
+            "none: give fusion.side=query, or another model"
         )
 
 

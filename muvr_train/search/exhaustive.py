@@ -15,8 +15,10 @@ from muvr_train.errors import ConfigError
 from muvr_train.features.store import FeatureStore
 from muvr_train.memory import free_bytes, show_bytes
 from muvr_train.models.base import SimilarityNetwork
+from muvr_train.models.fusion.base import FusionHead
+from muvr_train.models.queries import MODES
 from muvr_train.models.retriever import Retriever
-from muvr_train.types import EncodedDatabase, QueryBatch
+from muvr_train.types import EncodedDatabase, QueryBatch, StoreDims
 
 Places = NDArray[np.int64]
 Scorer = Callable[[EncodedDatabase], dict[str, Tensor]]
@@ -25,6 +27,10 @@ Scorer = Callable[[EncodedDatabase], dict[str, Tensor]]
 COPIES = 4
 """How often the tokens of a block exist while it is scored: as stored, as read, normalised, indexed."""
 QUERY_COPIES = 3
+REWRITTEN_COPIES = 2
+"""Those of a query's video that a fusion head has rewritten: its vectors, and the network's own."""
+QUERY_BLOCK = 128
+"""Queries that are scored at a time."""
 LARGEST_BLOCK = {"cpu": 2**25, "cuda": 2**28}
 """Bytes of the tokens of a block that there is memory for; larger ones leave a CPU's caches and win nothing."""
 
@@ -35,7 +41,13 @@ SMALLEST_BLOCK = 32
 
 
 def block_bytes(
-    device: torch.device, budget: int | None, held: int, largest_video: int, work: int = 0, least: int = 0
+    device: torch.device,
+    budget: int | None,
+    held: int,
+    largest_video: int,
+    work: int = 0,
+    least: int = 0,
+    copies: float = COPIES,
 ) -> int:
     """How many bytes the tokens of one block may have.
 
@@ -47,18 +59,19 @@ def block_bytes(
         largest_video: bytes of the tokens of the longest video.
         work: bytes of the network's work space, its `work_bytes`.
         least: the smallest budget with which the network can compare the longest videos, its `least_budget`.
+        copies: how often a block's tokens are held, what the fusion head makes of them included.
 
     Raises:
         ConfigError: the budget is too small even for blocks of one video, or for the network.
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" and budget is None else free_bytes()
-    room = ((free // 4 if budget is None else budget) - held - work) // COPIES
+    room = int(((free // 4 if budget is None else budget) - held - work) // copies)
     if budget is not None and (room < largest_video or budget < least):
-        needed = max(least, int((held + COPIES * largest_video) * budget / max(1, budget - work)))
+        needed = max(least, int((held + copies * largest_video) * budget / max(1, budget - work)))
         reason = "the network has no room to compare the longest query with the longest database video"
         if budget >= least:
             reason = f"the queries and their scores take {show_bytes(held)} "
-            reason += f"and one database video up to {show_bytes(COPIES * largest_video)}"
+            reason += f"and one database video up to {show_bytes(int(copies * largest_video))}"
         raise ConfigError(
             f"memory_budget={show_bytes(budget)} is too small: {reason}; give at least {show_bytes(int(1.06 * needed))}"
         )
@@ -113,14 +126,31 @@ def video_bytes(store: FeatureStore, ids: Sequence[str]) -> NDArray[np.int64]:
     return 4 * width * np.array([store.length(video) for video in ids], dtype=np.int64)
 
 
-def query_bytes(queries: QueryBatch) -> int:
-    """Bytes that the tokens of queries take while they are scored; those of a region once more as those of a video."""
+def query_bytes(queries: QueryBatch, rewritten: int = 0) -> int:
+    """Bytes that the tokens of queries take while they are scored; those of a region once more as those of a video.
+
+    Args:
+        queries: as they are loaded.
+        rewritten: modes for which the fusion head keeps videos of its own, see `rewritten_modes`.
+    """
     parts = [part.x for part in (queries.video, queries.text, queries.tags, queries.region) if part is not None]
-    total = sum(part.nbytes for part in parts)
-    if queries.video is not None and queries.region is not None:
-        video, frames = queries.video.x, max(queries.video.x.shape[1], queries.region.x.shape[1])
-        total += video.nbytes // video.shape[1] * frames
-    return QUERY_COPIES * total
+    total, video = sum(part.nbytes for part in parts), 0
+    if queries.video is not None:
+        x, region = queries.video.x, queries.region
+        video = x.nbytes if region is None else x.nbytes // x.shape[1] * max(x.shape[1], region.x.shape[1])
+        total += 0 if region is None else video
+    return QUERY_COPIES * total + REWRITTEN_COPIES * rewritten * video
+
+
+def rewritten_modes(head: FusionHead, modes: Sequence[str]) -> int:
+    """How many modes there are for which a head may rewrite the videos of queries, in tokens that it then holds."""
+    return 0 if type(head).prepare is FusionHead.prepare else sum("video" in MODES[mode] for mode in modes)
+
+
+def token_copies(head: FusionHead, dims: StoreDims, queries: int, frames: int) -> float:
+    """How often a block's tokens are held, what a head makes of them for so many queries included."""
+    vectors = dims.dim * dims.regions + (dims.fine_dim or 0) * (dims.fine_regions or 0)
+    return COPIES + head.scoring_bytes(min(queries, QUERY_BLOCK), frames) / (4 * vectors)
 
 
 def encoded_blocks(
@@ -133,20 +163,20 @@ def encoded_blocks(
         yield places, model.encode_database(*tokens)
 
 
-def query_scorer(model: Retriever, queries: QueryBatch, modes: Sequence[str], query_block: int = 128) -> Scorer:
+def query_scorer(model: Retriever, queries: QueryBatch, modes: Sequence[str], query_block: int = QUERY_BLOCK) -> Scorer:
     """Score Q queries under several modes: float32 [Q, B] each.
 
     Args:
         model: in eval mode.
-        queries: on the model's device; encoded here, once.
+        queries: on the model's device; encoded and prepared by the head here, once.
         modes: of `v` (video), `t` (text), `tv` (both).
         query_block: queries scored at a time; changes memory, not results.
     """
     starts = range(0, len(queries), query_block)
-    encoded = [model.encode_query(queries[slice(start, start + query_block)]) for start in starts]
+    asked = [model.ask(model.encode_query(queries[slice(start, start + query_block)]), modes) for start in starts]
 
     def score(block: EncodedDatabase) -> dict[str, Tensor]:
-        parts = [model.score_modes(query, block, modes) for query in encoded]
+        parts = [model.score_asked(one, block) for one in asked]
         return {mode: torch.cat([part[mode] for part in parts]) for mode in modes}
 
     return score

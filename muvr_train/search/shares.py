@@ -24,6 +24,7 @@ from muvr_train.search.exhaustive import (
     evaluating,
     plan_blocks,
     score_blocks,
+    token_copies,
     video_bytes,
 )
 
@@ -133,7 +134,8 @@ def _block_limit(
     held, space = work.held + matrices, model.network.work_bytes
     longest = store.length(work.database[int(sizes.argmax())])
     least = model.network.least_budget(work.frames, longest) if work.frames else 0
-    return block_bytes(device, memory_budget, held, int(sizes.max()), space, least)
+    copies = token_copies(model.head, store.dims, max((len(rows.ids) for rows in work.rows), default=0), work.frames)
+    return block_bytes(device, memory_budget, held, int(sizes.max()), space, least, copies)
 
 
 def _exchange(

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.text import TextPart
-from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, Tags
+from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, Tags, TextTokens
 
 
 class PartScorers:
@@ -17,12 +17,22 @@ class PartScorers:
         network: the similarity network.
         text_part: scores texts against frames; None where the store has no texts.
         extras: `range_excess` [Q, N] and `self` [Q], filled by `video` as far as wanted.
+
+    Args:
+        network: see above.
+        text_part: see above.
+        wanted: the extras.
+        texts: shared by scorers of one database: texts and their scores by the identity of the tokens.
     """
 
     def __init__(
-        self, network: SimilarityNetwork, text_part: TextPart | None, wanted: frozenset[str] = frozenset()
+        self,
+        network: SimilarityNetwork,
+        text_part: TextPart | None,
+        wanted: frozenset[str] = frozenset(),
+        texts: dict[int, tuple[TextTokens, Tensor]] | None = None,
     ) -> None:
-        self.network, self.text_part, self._wanted = network, text_part, wanted
+        self.network, self.text_part, self._wanted, self._texts = network, text_part, wanted, texts
         self.extras: dict[str, Tensor] = {}
 
     def video(self, query: EncodedQuery, database: EncodedDatabase, extra_maps: Tensor | None = None) -> Tensor | None:
@@ -40,10 +50,15 @@ class PartScorers:
         text = query.query.text
         if self.text_part is None or text is None or not bool(part_present(query.query, "text").any()):
             return None
-        scores: Tensor = self.text_part(text, database.fine)
-        return scores
+        if self._texts is None:
+            return self.text_part(text, database.fine)  # type: ignore[no-any-return]
+        if id(text) not in self._texts:
+            self._texts[id(text)] = text, self.text_part(text, database.fine)
+        return self._texts[id(text)][1]
 
 
+MAP_BYTES = 12
+"""Bytes of a cell of an extra map: as given, as the network orders it, and on the way there."""
 OFFICIAL_TAG_WEIGHT = 0.3
 """The weight of tags in MUVR's official program (arXiv 2510.21406)."""
 
@@ -63,10 +78,12 @@ class FusionHead(nn.Module):
         learns_tags: whether the weight of tags (at first the official 0.3) and the threshold of their cosines (at first
             0) are learned.
         extra_maps: how many frame-to-frame maps `compare` gives to the network beside its own.
+        one_by_one: whether `compare` asks the network about one query at a time.
     """
 
     learns_tags: bool = True
     extra_maps: int = 0
+    one_by_one: bool = False
     tag_weight: Tensor
     tag_threshold: Tensor
 
@@ -88,14 +105,19 @@ class FusionHead(nn.Module):
         return query
 
     def compare(self, query: EncodedQuery, database: EncodedDatabase, scorers: PartScorers) -> dict[str, Tensor]:
-        """Part scores [Q, N] by name; a part that no query has may be left out."""
+        """Part scores [Q, N] by name; a part that no query has may be left out.
+
+        A video without a real frame scores -inf, as the networks and the text part have it.
+        """
         scores = {"video": scorers.video(query, database), "text": scorers.text(query, database)}
         return {name: value for name, value in scores.items() if value is not None}
 
     def combine(self, parts: dict[str, Tensor], query: QueryBatch) -> Tensor:
         """Merge part scores into [Q, N]: the mean over the parts that each query has.
 
-        `parts` may hold more parts than `query.present` allows; rows of absent parts hold 0.
+        `parts` may hold more parts than `query.present` allows; rows of absent parts hold 0. So do pairs with a video
+        without a real frame: where a part that the query has scored -inf, the fused score will be -inf, whatever is
+        returned for the pair, and no gradient comes from there.
         """
         flags = {name: part_present(query, name) for name in parts}
         total = sum(torch.where(flags[name][:, None], value, 0.0) for name, value in parts.items())
@@ -105,7 +127,8 @@ class FusionHead(nn.Module):
     def tag_scores(self, cosines: Tensor, tags: Tags) -> Tensor:
         """How well videos meet the conditions of queries [Q, N]: the sum of sign * (cosine - threshold) over them.
 
-        Of conditions joined by OR it is the maximum. With threshold 0 the sum is MUVR's official score of tags.
+        Of conditions joined by OR it is the maximum. With threshold 0 the sum is MUVR's official score of tags. It is
+        finite: cosines with a video without a real frame are 0 here, and its fused score is -inf all the same.
 
         Args:
             cosines: float [Q, K, N] of tags and videos, 0 where a tag is padded.
@@ -114,6 +137,25 @@ class FusionHead(nn.Module):
         signed = tags.sign[:, :, None] * (cosines - self.tag_threshold)
         best = signed.masked_fill(~tags.mask[:, :, None], float("-inf")).amax(dim=1)
         return torch.where(tags.either.any(dim=1)[:, None], best, signed.sum(dim=1))
+
+    def training_bytes(self, q: EncodedQuery, n: EncodedDatabase) -> int:
+        """About what `prepare` and `compare` keep for each query until the backward pass, beside the network; 0 here.
+
+        With a memory budget, fewer queries are scored at a time the more it is.
+        """
+        del q, n
+        return 0
+
+    def scoring_bytes(self, queries: int, frames: int) -> int:
+        """About what `compare` holds in inference for each frame of the database, beside the network's own.
+
+        By default that of `extra_maps`.
+
+        Args:
+            queries: how many are scored at a time.
+            frames: of the longest query; 0 where there are only texts.
+        """
+        return MAP_BYTES * self.extra_maps * queries * frames
 
 
 def part_present(query: QueryBatch, part: str) -> Tensor:

@@ -8,8 +8,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from muvr_train.models.fusion.text_head import TextHead, changed, check_hidden, unit_length, unit_variance, zero_linear
-from muvr_train.types import QueryBatch, StoreDims
+from muvr_train.models.fusion.text_head import (
+    TextHead,
+    changed,
+    check_hidden,
+    rewriting_bytes,
+    unit_length,
+    unit_variance,
+    zero_linear,
+)
+from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims
 
 
 class Combiner(TextHead):
@@ -42,3 +50,8 @@ class Combiner(TextHead):
         hidden = F.gelu(self.from_frame(unit_variance(pair.frames)) + text[:, None, None])
         change = unit_length(torch.sigmoid(self.gate(hidden)) * self.change(hidden))
         return replace(query, video=changed(query.video, change, pair.both))
+
+    def training_bytes(self, q: EncodedQuery, n: EncodedDatabase) -> int:
+        """What the layers keep of a query's frames; see the base class."""
+        del n
+        return rewriting_bytes(q, self.dims.dim, 3 * self.from_frame.out_features)

@@ -9,8 +9,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from muvr_train.errors import ConfigError
-from muvr_train.models.fusion.text_head import TextHead, changed, unit_length, unit_variance, zero_linear
-from muvr_train.types import QueryBatch, StoreDims
+from muvr_train.models.fusion.text_head import (
+    TextHead,
+    changed,
+    rewriting_bytes,
+    unit_length,
+    unit_variance,
+    zero_linear,
+)
+from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims
+
+VECTORS_KEPT = 16
+"""Vectors of the transformer's width that a layer keeps of each vector until the backward pass."""
 
 
 class CrossAttention(TextHead):
@@ -52,6 +62,11 @@ class CrossAttention(TextHead):
         for block in self.blocks:
             words, frames = block(words, frames, seen)
         return replace(query, video=changed(query.video, unit_length(self.change(self.norm(frames))), pair.both))
+
+    def training_bytes(self, q: EncodedQuery, n: EncodedDatabase) -> int:
+        """What the layers keep of a query's frames; see the base class."""
+        del n
+        return rewriting_bytes(q, self.dims.dim, VECTORS_KEPT * len(self.blocks) * self.from_frame.out_features)
 
 
 class Block(nn.Module):

@@ -35,3 +35,7 @@ class MapChannel(TextHead):
         video = scorers.video(query, database, row[:, :, None, None])  # the same for all frames of the query
         scores = {"video": video, "text": scorers.text(query, database)}
         return {name: value for name, value in scores.items() if value is not None}
+
+    def scoring_bytes(self, queries: int, frames: int) -> int:
+        """The map has one row for all frames of a query; see the base class."""
+        return super().scoring_bytes(queries, min(frames, 1))

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError
-from muvr_train.models.fusion.base import PartScorers
+from muvr_train.models.fusion.base import MAP_BYTES, PartScorers
 from muvr_train.models.fusion.text_head import TextHead, aligned, frame_cosines, own_cosines
 from muvr_train.models.s2vs_index import with_weight
 from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims
 
 SIDES = ("query", "target", "both")
+WEIGHTED_COPIES = 3
+"""How often the database's vectors exist while a query's weights are on them: weighted, in order, as a gradient."""
 
 
 class QueryScoring(TextHead):
@@ -39,7 +41,7 @@ class QueryScoring(TextHead):
             raise ConfigError(f"fusion.side={side!r}: must be one of {', '.join(SIDES)}")
         if not temperature > 0:
             raise ConfigError(f"fusion.temperature={temperature}: must be > 0")
-        self.side, self.temperature = side, temperature
+        self.side, self.temperature, self.one_by_one = side, temperature, side != "query"
         self.sharpness = nn.Parameter(torch.zeros(()))
 
     def prepare(self, query: QueryBatch) -> QueryBatch:
@@ -64,6 +66,16 @@ class QueryScoring(TextHead):
         scores = self._one_by_one(query, database, torch.where(pair.both[:, None, None], weight, 1.0), scorers)
         text = scorers.text(query, database)
         return {"video": scores} if text is None else {"video": scores, "text": text}
+
+    def training_bytes(self, q: EncodedQuery, n: EncodedDatabase) -> int:
+        """Every query weighs the database's frames for itself; see the base class."""
+        asked = self.one_by_one and q.query.video is not None and q.query.text is not None
+        return WEIGHTED_COPIES * n.index.x.nbytes if asked else 0
+
+    def scoring_bytes(self, queries: int, frames: int) -> int:
+        """Weights of all queries, and the weighted frames of one; see the base class."""
+        vectors = 4 * WEIGHTED_COPIES * self.dims.regions * self.dims.dim
+        return MAP_BYTES * queries + vectors if self.one_by_one and frames else 0
 
     @staticmethod
     def _one_by_one(query: EncodedQuery, database: EncodedDatabase, weight: Tensor, scorers: PartScorers) -> Tensor:

@@ -13,7 +13,7 @@ from muvr_train.errors import ConfigError
 from muvr_train.models.functional import compact, fill_padding, full_precision, max_product, orthogonal_map
 from muvr_train.models.fusion.base import part_present
 from muvr_train.models.fusion.weighted import WeightedFusion
-from muvr_train.types import QueryBatch, StoreDims, TextTokens, Tokens
+from muvr_train.types import EncodedQuery, QueryBatch, StoreDims, TextTokens, Tokens
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,18 @@ def unit_length(x: Tensor) -> Tensor:
     the other layers allows.
     """
     return x / math.sqrt(x.shape[-1])
+
+
+def rewriting_bytes(q: EncodedQuery, dim: int, entries: int) -> int:
+    """About what rewriting a query's frames keeps until the backward pass; 0 unless there are videos and texts.
+
+    Args:
+        q: queries.
+        dim: size of the vectors, which exist in several forms: read, changed, normalised, indexed, their gradients.
+        entries: that layers keep of each vector.
+    """
+    video = q.query.video
+    return 0 if video is None or q.query.text is None else 4 * video.x[0, :, :, 0].numel() * (10 * dim + entries)
 
 
 def check_hidden(hidden: int) -> None:
