@@ -8,6 +8,7 @@ import torch
 from muvr_train.errors import ConfigError
 from muvr_train.models.fusion.base import FusionHead
 from muvr_train.runner.models import build_retriever
+from muvr_train.runner.refusals import warn_unasked
 from muvr_train.types import StoreDims
 
 DIMS = StoreDims(regions=2, dim=8, text_dim=8)
@@ -54,3 +55,20 @@ def test_classes_that_cannot_be_imported_are_named(target):
     for fusion in (MEAN, MAPS):
         with pytest.raises(ConfigError, match=f"cannot build {target}"):
             build_retriever({"_target_": target}, fusion, DIMS)
+
+
+@pytest.mark.parametrize(
+    ("network", "head", "warned"),
+    [
+        ("s2vs.S2VS", "covr.CoVR", True),
+        ("mean_pool.MeanPool", "covr.CoVR", False),
+        ("s2vs.S2VS", "mean.MeanFusion", False),
+    ],
+)
+def test_a_network_that_is_never_asked_is_warned_of(network, head, warned, caplog):
+    model = build_retriever(
+        {"_target_": f"muvr_train.models.{network}"}, {"_target_": f"muvr_train.models.fusion.{head}"}, DIMS
+    )
+    with caplog.at_level("WARNING"):
+        warn_unasked(model)
+    assert ("never asks the network: S2VS stays as it is" in caplog.text) is warned

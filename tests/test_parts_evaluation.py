@@ -30,7 +30,8 @@ from muvr_train.models.retriever import Retriever
 from muvr_train.reports.write import write_results
 from muvr_train.results import Results
 from muvr_train.search.exhaustive import encoded_blocks, query_bytes
-from muvr_train.search.filter_scores import TagSettings
+from muvr_train.search.filter_scores import TagSettings, score_filters
+from muvr_train.search.learned_tags import score_beside
 from muvr_train.search.sources import ModelScores, supported_modes
 from muvr_train.search.texts import served_modes
 from tests.parts import MARKED, make_parts
@@ -117,8 +118,6 @@ def test_scores_by_hand_of_a_head_that_has_learned(world: World, benchmark: Benc
     news = benchmark["news"]
     source = ModelScores(model, store)
     base = source.score(news, ["tv"])["tv"]
-    from muvr_train.search.learned_tags import score_beside
-
     found = score_beside(source, news, base)
     assert found is not None
     frames = [store.array(video)[:, 0].astype(np.float64) for video in base.database]
@@ -144,8 +143,6 @@ def test_both_modes_equal_the_model_asked_directly(world: World, benchmark: Benc
         model, store, news.database, [np.arange(len(news.database))], torch.device("cpu")
     )
     assert len(places) == len(news.database)
-    from muvr_train.search.learned_tags import score_beside
-
     with torch.inference_mode():
         batch = load_queries(
             store, [queries[row.judgement.query] for row in rows], expressions=[row.expression for row in rows]
@@ -161,6 +158,59 @@ def test_both_modes_equal_the_model_asked_directly(world: World, benchmark: Benc
     np.testing.assert_allclose(results["tv+region"].scores, focused["tv+region"].numpy(), atol=1e-5)
     np.testing.assert_allclose(results["tv"].take(MARKED).scores, focused["tv"].numpy(), atol=1e-5)
     assert np.abs(results["tv+region"].scores - results["tv"].take(MARKED).scores).max() > 0.05
+
+
+def test_tags_of_several_tokens_are_scored_as_they_are_trained(
+    world: World, benchmark: Benchmark, tmp_path: Path
+) -> None:
+    """The row tv+tag takes the mean of a tag's tokens, as training does; the official rows its best token."""
+    store = with_two_tokens(world[1], tmp_path / "store")
+    model, news = trained(store).eval(), benchmark["news"]
+    source, rows = ModelScores(model, store), filter_rows(news)
+    pairs = list(dict.fromkeys(pair for row in rows for pair in row.pairs))
+    best, mean = source.tag_scores(news, pairs), source.mean_tag_scores(news, pairs)
+    frames = [store.array(video)[:, 0].astype(np.float64) for video in news.database]
+    frames = [video / np.linalg.norm(video, axis=1, keepdims=True) for video in frames]
+    for pair, of_best, of_mean in zip(pairs, best, mean, strict=True):
+        tokens = store.array(tag_key(*pair), "tags")[:, 0].astype(np.float64)
+        together = tokens.mean(axis=0) / np.linalg.norm(tokens.mean(axis=0))
+        units = tokens / np.linalg.norm(tokens, axis=1, keepdims=True)
+        np.testing.assert_allclose(of_best, [(video @ units.T).max() for video in frames], atol=1e-5)
+        np.testing.assert_allclose(of_mean, [(video @ together).max() for video in frames], atol=1e-5)
+    assert np.abs(best - mean).max() > 0.05
+
+    queries = {query.id: query for query in news.queries}
+    asked = [queries[row.judgement.query] for row in rows]
+    ((_, block),) = encoded_blocks(model, store, news.database, [np.arange(len(news.database))], torch.device("cpu"))
+    with torch.inference_mode():
+        batch = load_queries(store, asked, expressions=[row.expression for row in rows])
+        wanted = model.score_modes(model.encode_query(batch), block, ["tv+tag"])["tv+tag"].numpy()
+    beside = score_beside(source, news, source.score(news, ["tv"])["tv"])
+    assert beside is not None
+    np.testing.assert_allclose(beside.judged.scores, wanted, atol=1e-5)
+    tags = read_muvr(world[0], filters=True).select("all", "full")
+    found = {expanded.mode: expanded.judged for expanded in score_filters(source, tags["news"], ["tv"], TagSettings())}
+    np.testing.assert_allclose(found["tv+tag"].scores, wanted, atol=1e-5)
+    base = source.score(news, ["tv"])["tv"]
+    row = next(
+        number for number, judgement in enumerate(found["tag_0.3"].judgements) if judgement.expression == "+night"
+    )
+    query = found["tag_0.3"].queries[row]
+    added = 0.3 * best[pairs.index((query, "night"))]
+    np.testing.assert_allclose(found["tag_0.3"].scores[row], base.take([query]).scores[0] + added, atol=1e-5)
+
+
+def with_two_tokens(store: FeatureStore, path: Path) -> FeatureStore:
+    """The store with a second token in every tag."""
+    rng = np.random.default_rng(3)
+    with StoreWriter(path, {"encoder": "x", "text_aligned": True}, "float32") as writer:
+        for stream in store.streams:
+            for name in store.ids(stream):
+                values = np.asarray(store.array(name, stream), np.float32)
+                if stream == "tags":
+                    values = np.concatenate([values, rng.standard_normal(values.shape, dtype=np.float32)])
+                writer.add(name, values, stream=stream)
+    return FeatureStore(path)
 
 
 def test_a_region_takes_the_place_of_the_frames(world: World, benchmark: Benchmark) -> None:
