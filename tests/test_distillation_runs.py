@@ -13,8 +13,9 @@ import torch
 from muvr_train import cli
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.preflight.compose import Composer
+from muvr_train.runner.classes import plain
 from muvr_train.runner.data import Data, open_data
-from muvr_train.runner.models import build_retriever, plain
+from muvr_train.runner.models import build_retriever
 from muvr_train.runner.teacher import open_teacher
 from tests.cli.conftest import Ended, Start, start
 from tests.toy import make_toy

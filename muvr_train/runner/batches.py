@@ -20,8 +20,8 @@ from muvr_train.errors import DataError
 from muvr_train.features.store import tag_key
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import Group
+from muvr_train.runner.classes import plain
 from muvr_train.runner.data import Data, protocol_of
-from muvr_train.runner.models import plain
 from muvr_train.search.mining import mine
 from muvr_train.search.sources import ModelScores
 from muvr_train.search.texts import best_mode, served_modes

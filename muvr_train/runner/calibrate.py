@@ -18,8 +18,8 @@ from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.features.open import open_features
 from muvr_train.models.retriever import Retriever
 from muvr_train.results import CalibratedRow
+from muvr_train.runner.classes import build, plain
 from muvr_train.runner.data import Data, digests_of
-from muvr_train.runner.models import build, plain
 from muvr_train.search.calibration.base import CalibrationStep
 from muvr_train.search.calibration.fitting import Sample, fit
 from muvr_train.search.calibration.pipeline import CalibratedScores, Calibration
@@ -45,7 +45,7 @@ def build_calibration(cfg: DictConfig) -> Calibration | None:
     """
     steps: dict[str, CalibrationStep] = {}
     for name, node in (cfg.get("calibration") or {}).items():
-        steps[str(name)] = step = build(node)
+        steps[str(name)] = step = build(node, f"calibration.{name}")
         if not isinstance(step, CalibrationStep):
             raise ConfigError(
                 f"calibration.{name}._target_ gives a {type(step).__name__}; it must be a CalibrationStep"

@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from muvr_train.benchmarks.leakage import HELD_OUT
 from muvr_train.errors import ConfigError, shorten
 from muvr_train.runner.calibrate import try_calibration
+from muvr_train.runner.classes import plain
 from muvr_train.runner.data import Data, open_data, query_names
 from muvr_train.runner.finish import Subject, finish, split_of
 from muvr_train.runner.models import (
@@ -22,7 +23,6 @@ from muvr_train.runner.models import (
     fit_model,
     limited,
     load_checkpoint,
-    plain,
     share_state,
     trial_model,
 )

@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError, DataError
-from muvr_train.runner.models import plain
+from muvr_train.runner.classes import plain
 from muvr_train.training.loggers import CsvLogger, make_wandb
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.store import FeatureStore
@@ -24,14 +23,13 @@ from muvr_train.models.fusion.base import FusionHead
 from muvr_train.models.retriever import Retriever
 from muvr_train.preflight.exported import weights_file
 from muvr_train.processes import Group
+from muvr_train.runner.classes import Node, build, plain
 from muvr_train.runner.exported import read_weights
 from muvr_train.types import StoreDims, Tokens
 from muvr_train.whitening import Whitening
 
 FIT_VIDEOS = 4096
 """Whitening is fitted on at most so many videos of the training split (drawn once, seeded)."""
-
-Node = DictConfig | dict[str, Any]
 
 MEAN = {"_target_": "muvr_train.models.fusion.mean.MeanFusion"}
 
@@ -45,28 +43,24 @@ class Loaded:
     digest: str
 
 
-def plain(cfg: Node) -> dict[str, Any]:
-    """Resolve a config node into plain containers."""
-    return OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg  # type: ignore[return-value]
-
-
 def build_retriever(
     model: DictConfig | dict[str, Any], fusion: DictConfig | dict[str, Any], dims: StoreDims
 ) -> Retriever:
     """Build an untrained model of the sizes that the store dictates.
 
     Raises:
-        ConfigError: the class cannot be imported or refuses the settings (the message is Hydra's).
+        ConfigError: the class cannot be imported or refuses the settings.
     """
     with torch.random.fork_rng(devices=[]):  # a network of one seed starts with the same weights under every head
-        head = build(fusion, dims=dims)
+        head = build(fusion, "fusion", FusionHead, dims=dims)
     maps = getattr(head, "extra_maps", 0)
     if maps and not _takes(model, "extra_maps"):
         raise ConfigError(
             f"fusion {type(head).__name__} gives the network {maps} extra map(s), which model._target_="
             f"{plain(model).get('_target_')} cannot read: choose model=s2vs, or another fusion"
         )
-    network = build(model, dim=dims.dim, regions=dims.regions, **({"extra_maps": maps} if maps else {}))
+    more = {"extra_maps": maps} if maps else {}
+    network = build(model, "model", SimilarityNetwork, dim=dims.dim, regions=dims.regions, **more)
     for value, kind, group in ((network, SimilarityNetwork, "model"), (head, FusionHead, "fusion")):
         if not isinstance(value, kind):
             raise ConfigError(f"{group}._target_ gives a {type(value).__name__}; it must be a {kind.__name__}")
@@ -103,23 +97,6 @@ def limited(model: Retriever, cfg: DictConfig) -> Retriever:
         model.text_part.block_elements = model.network.products_at_once(model.text_part.block_elements)
     model.network.product_dtype = PRODUCT_TYPES[str(cfg.get("scoring_precision", 32))]
     return model
-
-
-def build(node: Node, **more: Any) -> Any:
-    """Call the class that a config node names with its settings.
-
-    Raises:
-        ConfigError: the class cannot be imported or refuses the settings.
-    """
-    from hydra.errors import InstantiationException
-
-    try:
-        return instantiate(node, _convert_="object", **more)  # StoreDims stay what they are
-    except InstantiationException as error:
-        if isinstance(error.__cause__, ConfigError):
-            raise error.__cause__ from error
-        first = str(error).splitlines()
-        raise ConfigError(f"cannot build {plain(node).get('_target_')}: {' '.join(first)}") from error
 
 
 def check_recipe(recipe: dict[str, Any], path: Path) -> None:

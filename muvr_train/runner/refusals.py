@@ -15,8 +15,10 @@ from muvr_train.models.retriever import Retriever
 from muvr_train.preflight.teacher import missing_teacher, unread_teacher
 from muvr_train.processes import Group
 from muvr_train.runner.calibrate import try_calibration
+from muvr_train.runner.classes import build, check_classes
 from muvr_train.runner.data import Data, protocol_of
-from muvr_train.runner.models import build, trial_model
+from muvr_train.runner.models import trial_model
+from muvr_train.runner.trial import try_scoring
 from muvr_train.search.exhaustive import refuse_small_budget
 from muvr_train.search.required import needed_modes, refuse_missing
 from muvr_train.search.sources import supported_modes
@@ -28,7 +30,12 @@ log = logging.getLogger(__name__)
 
 def try_settings(cfg: DictConfig) -> None:
     """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
-    try_calibration(cfg, trial_model(cfg))
+    model = trial_model(cfg)
+    try_calibration(cfg, model)
+    try_scoring(model)
+    for name, node in cfg.callbacks.items():
+        if isinstance(node, DictConfig):
+            check_classes(node, f"callbacks.{name}")
     loss = build_loss(cfg)
     check_reader(cfg, loss)
     if cfg.data.get("soft_mixing") and not any(getattr(part, "soft", False) for part in loss.losses.values()):
@@ -44,7 +51,7 @@ def build_loss(cfg: DictConfig) -> CompositeLoss:
     Raises:
         ConfigError: the class cannot be imported or refuses the settings.
     """
-    loss = build(cfg.loss)
+    loss = build(cfg.loss, "loss")
     if not isinstance(loss, CompositeLoss):
         raise ConfigError(f"loss._target_={cfg.loss._target_}: must be a CompositeLoss (it may hold any losses)")
     return loss

@@ -21,6 +21,7 @@ from muvr_train.processes import Group
 from muvr_train.reports.write import write_json
 from muvr_train.runner.batches import mining_callbacks, training_batches
 from muvr_train.runner.calibrate import try_calibration
+from muvr_train.runner.classes import plain
 from muvr_train.runner.cross_fit import Run, cross_fit
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish
@@ -30,7 +31,6 @@ from muvr_train.runner.models import (
     build_retriever,
     fit_model,
     limited,
-    plain,
     recipe_of,
     share_state,
 )

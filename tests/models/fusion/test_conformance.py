@@ -26,7 +26,7 @@ from muvr_train.models.fusion.weighted import WeightedFusion
 from muvr_train.models.late_interaction import LateInteraction
 from muvr_train.models.mean_pool import MeanPool
 from muvr_train.models.s2vs import S2VS
-from muvr_train.runner.models import build
+from muvr_train.runner.classes import build
 from muvr_train.testing import check_fusion_head
 from muvr_train.types import StoreDims
 
@@ -75,7 +75,7 @@ def test_every_config_is_a_head_under_its_name() -> None:
     """One .yaml for each head, with the defaults of its class."""
     folder = Path(__file__).parents[3] / "configs" / "fusion"
     dims = StoreDims(regions=1, dim=8, text_dim=8)
-    heads = {file.stem: build(OmegaConf.load(file), dims=dims) for file in sorted(folder.glob("*.yaml"))}
+    heads = {file.stem: build(OmegaConf.load(file), "fusion", dims=dims) for file in sorted(folder.glob("*.yaml"))}
     assert {"gated", "query_scoring", "cross_attention", "combiner", "map_channel", "covr"} < heads.keys()
     assert {"mean", "weighted", "product", "harris"} < heads.keys()
     for file in folder.glob("*.yaml"):
