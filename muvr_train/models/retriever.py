@@ -14,6 +14,7 @@ from muvr_train.models.base import EXTRAS, SimilarityNetwork
 from muvr_train.models.cut import query_chunks
 from muvr_train.models.functional import full_precision
 from muvr_train.models.fusion.base import FusionHead, PartScorers, part_present
+from muvr_train.models.fusion.hooks import check_parts, check_query, check_scores, hook
 from muvr_train.models.queries import MODES, Asked, blank, check_votes, focused, prepared, restrict
 from muvr_train.models.recompute import run_piece
 from muvr_train.models.rows import join_rows, rows_at_once
@@ -197,7 +198,9 @@ class Retriever(nn.Module):
         """Part scores and extras of queries that the head has prepared; `texts`: see `PartScorers`."""
         query, scorers = asked.query, PartScorers(self.network, self.text_part, wanted, texts)
         with self._precision(n.raw.x):
-            parts = self.head.compare(asked, n, scorers)
+            with hook(self.head, "compare"):
+                parts = self.head.compare(asked, n, scorers)
+                check_parts(self.head, parts, (len(query), len(n)))
             if bool(part_present(query, "tags").any()) and query.tags is not None:
                 parts = {**parts, "tags": self._tag_scores(query, n)}
         zeros = {"range_excess": (len(query), len(n)), "self": (len(query),)}
@@ -214,7 +217,10 @@ class Retriever(nn.Module):
         impossible = [torch.isneginf(value) & part_present(query, name)[:, None] for name, value in own.items()]
         own = {name: value.masked_fill(torch.isneginf(value), 0.0) for name, value in own.items()}
         with full_precision(next(iter(parts.values()))):
-            scores = self.head.combine(own, query).float()
+            with hook(self.head, "combine"):
+                scores = self.head.combine(own, query)
+                check_scores(self.head, "combine", scores, next(iter(own.values())).shape)
+            scores = scores.float()
             if "tags" in parts:
                 scores = scores + blank(self.head.tag_weight * parts["tags"], part_present(query, "tags"))
             return scores.masked_fill(torch.stack(impossible).any(dim=0), float("-inf"))
@@ -229,7 +235,10 @@ class Retriever(nn.Module):
         with full_precision(cosines):
             found = score_text(TextTokens(tags.x[real][:, None], real[real][:, None]), n.fine)
             cosines[real] = found.masked_fill(~n.fine.mask.any(dim=1), 0.0)
-            return self.head.tag_scores(cosines, tags)
+            with hook(self.head, "tag_scores"):
+                scores = self.head.tag_scores(cosines, tags)
+                check_scores(self.head, "tag_scores", scores, (len(query), len(n)))
+            return scores
 
     def _index(self, video: Tokens) -> Tokens:
         with self._precision(video.x):
@@ -241,7 +250,9 @@ class Retriever(nn.Module):
 
     def _prepared(self, q: EncodedQuery) -> EncodedQuery:
         with self._precision(self.get_buffer("anchor") if q.index is None else q.index.x):
-            query = self.head.prepare(q.query)
+            with hook(self.head, "prepare"):
+                query = self.head.prepare(q.query)
+                check_query(self.head, query, q.query)
             if query.video is q.query.video:
                 return EncodedQuery(query, q.index)
             return EncodedQuery(query, None if query.video is None else self.network.index(query.video))
