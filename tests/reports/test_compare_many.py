@@ -132,6 +132,23 @@ def test_another_baseline_than_the_first(made: Path, capsys: pytest.CaptureFixtu
     assert same["p"] == plain["p"] <= same["p_holm"]
 
 
+def test_automatic_names_lose_their_dates_in_one_line_and_are_known_as_baselines(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"fusion_cross_attention-2026-11-30_13-58-45_2": "a", "fusion_mean-2026-11-30_13-58-45_6": "b"}
+    for name, source in names.items():
+        shutil.copytree(made / source, tmp_path / name)
+    monkeypatch.setenv("COLUMNS", "60")
+    runs = [str(tmp_path / name) for name in names]
+    assert main([*runs, "--baseline", "fusion_mean"]) == 0
+    shown = capsys.readouterr().out
+    assert "│ fusion_mean (baseline) " in shown
+    assert "│ fusion_cross_attention " in shown
+    assert "2026-11-30" not in shown.split("difference: run minus")[0]
+    assert "Names of runs are shortened" in shown
+    assert [run["name"] for run in compared(capsys, *runs)["runs"]] == list(names)
+
+
 def test_files_of_many_runs(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert main([*map(str, everything(made)), "--baseline", "best", "--out", str(out)]) == 0
@@ -147,6 +164,11 @@ def test_files_of_many_runs(made: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert page.count("data:image/png;base64,") == 2
     assert "http" not in page
     assert "news (6 topics" in page
+    for text in ("partition", "run"):
+        assert f'<th scope="col" class="name">{text}</th>' in page
+    assert '<td class="name"><bdi>b (baseline)</bdi></td>' in page
+    links, places = re.findall(r'href="#([^"]+)"', page), re.findall(r'id="([^"]+)"', page)
+    assert links == ["pictures", "table-1", "table-2", "table-3", "notes"] == places
     difference = json.loads((out / "compare.json").read_text())["rows"][-1]["differences"][0]["difference"]
     for text in (shown, markdown, page):
         assert f"{100 * difference:+.1f}" in text
