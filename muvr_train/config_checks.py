@@ -263,6 +263,8 @@ def _check_targets(cfg: DictConfig) -> None:
 def _targets(node: Any, key: str) -> Iterator[tuple[str, str]]:
     if not isinstance(node, DictConfig):
         return
+    if "target" in node and "_target_" not in node and not key.startswith("hydra"):
+        raise ConfigError(f"{key}.target={node.target}: the class is named by {key}._target_, with both underscores")
     for name in map(str, node):
         if OmegaConf.is_missing(node, name) or name == "hydra":
             continue

@@ -14,6 +14,7 @@ from pathlib import Path
 from muvr_train import cli
 from muvr_train.errors import ConfigError
 from muvr_train.names import hint, nearest_names
+from muvr_train.preflight.exported import checkpoint_file, refuse_overwriting
 
 SETTINGS = ("ckpt_path", "out", "overwrite")
 
@@ -55,12 +56,9 @@ def read_settings(typed: Sequence[str]) -> tuple[Path, Path, bool]:
     overwrite = values.get("overwrite", "false").lower()
     if overwrite not in ("true", "false"):
         raise ConfigError(f"overwrite={values['overwrite']}: must be true or false")
-    checkpoint = Path(values["ckpt_path"])
-    if not checkpoint.exists():
-        raise ConfigError(f"ckpt_path={checkpoint}: there is no such file")
-    if checkpoint.is_dir() and (checkpoint / "best.ckpt").is_file():
-        raise ConfigError(f"ckpt_path={checkpoint} is a folder: give a file; try ckpt_path={checkpoint / 'best.ckpt'}")
-    return checkpoint, Path(values["out"]), overwrite == "true"
+    checkpoint, out = checkpoint_file(values["ckpt_path"], "ckpt_path"), Path(values["out"])
+    refuse_overwriting(out, overwrite == "true")
+    return checkpoint, out, overwrite == "true"
 
 
 def _near(key: str) -> str:

@@ -122,6 +122,9 @@ def test_nothing_is_overwritten_unasked(tmp_path, store, capsys):
     assert [file.name for file in out.iterdir()] == ["notes.txt"]
     assert run(f"ckpt_path={path}", f"out={out}", "overwrite=true") == 0
     assert (out / "notes.txt").read_text() == "mine"
+    modes = {(out / name).stat().st_mode for name in ("model.safetensors", "config.json", "notes.txt")}
+    assert len(modes) == 1  # the umask's
+    assert run(f"ckpt_path={path.parent}", f"out={tmp_path / 'of the folder'}") == 0
     assert run(f"ckpt_path={path}", f"out={out / 'notes.txt'}", "overwrite=true") == 2
 
 
@@ -137,7 +140,8 @@ def test_nothing_is_overwritten_unasked(tmp_path, store, capsys):
         (["ckpt_path={path}", "out=x", "out=y"], "out= is given twice"),
         (["ckpt_path={path}", "out=x", "overwrite=yes"], "overwrite=yes: must be true or false"),
         (["ckpt_path=none.ckpt", "out=x"], "none.ckpt: there is no such file"),
-        (["ckpt_path={path.parent}", "out=x"], "is a folder: give a file; try .*best.ckpt"),
+        (["ckpt_path={path.parent.parent}", "out=x"], "holds no best.ckpt and no model.safetensors; try .*best.ckpt"),
+        (["ckpt_path={path}", "out={path.parent}"], "the folder is not empty"),
         (["{path}", "out=x"], "settings are"),
     ],
 )
@@ -242,7 +246,7 @@ def test_evaluation_takes_the_folder_and_the_settings_of_the_run(tmp_path, store
     assert teacher_file("model") == Path("model/model.safetensors")
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(ConfigError, match="is a folder: give a file"):
+    with pytest.raises(ConfigError, match="this folder holds no best"):
         cli.prepare([f"ckpt_path={empty}"], "evaluate")
 
 

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from muvr_train.errors import ConfigError
 from muvr_train.launched import world_size
 from muvr_train.preflight import runs
-from muvr_train.preflight.exported import weights_file
+from muvr_train.preflight.exported import checkpoint_file
 from muvr_train.preflight.quoting import quote_value, split_override
 from muvr_train.preflight.scores import check_scores, score_paths
 
@@ -70,10 +70,4 @@ def _check_subject(typed: list[str], cfg: DictConfig) -> None:
     both = sorted(key for key in keys if key.split(".")[0] in ("model", "fusion"))
     if both:
         raise ConfigError(f"a checkpoint brings its own model and fusion head: leave out {both[0]}= or ckpt_path=")
-    path = weights_file(Path(cfg.ckpt_path))
-    if path.is_dir():
-        there = sorted(path.glob("*.ckpt")) or sorted(path.glob("*/best.ckpt"))
-        inside = f"try ckpt_path={there[0]}" if there else "it holds no checkpoint (*.ckpt)"
-        raise ConfigError(f"ckpt_path={path} is a folder: give a file; {inside}")
-    if not path.is_file():
-        raise ConfigError(f"ckpt_path={path}: there is no such file")
+    checkpoint_file(cfg.ckpt_path, "ckpt_path")

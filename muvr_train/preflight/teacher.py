@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
-from muvr_train.preflight.exported import weights_file
+from muvr_train.preflight.exported import checkpoint_file
 
 DISTILLATION = "muvr_train.losses.distillation.DistillationLoss"
 
@@ -18,20 +18,7 @@ def teacher_file(value: str) -> Path:
     Raises:
         ConfigError: there is none.
     """
-    path = Path(value)
-    if path.is_dir():
-        best, there = path / "best.ckpt", sorted(path.glob("*/best.ckpt"))
-        if best.is_file():
-            return best
-        if (exported := weights_file(path)) != path:
-            return exported
-        inside = f"; try teacher={there[0]}" if there else ""
-        raise ConfigError(f"teacher={value}: this folder holds no best.ckpt{inside}")
-    if not path.is_file():
-        raise ConfigError(
-            f"teacher={value}: there is no such file or folder; give checkpoints/NAME or one of its files"
-        )
-    return path
+    return checkpoint_file(value, "teacher")
 
 
 def check_teacher(cfg: DictConfig) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
-from muvr_train.errors import ConfigError, DataError
+from muvr_train.errors import DataError
 from muvr_train.features.manifest import version
-from muvr_train.preflight.exported import CONFIG, FORMAT, MODEL, VERSION, weights_file
+from muvr_train.preflight.exported import CONFIG, FORMAT, MODEL, VERSION, refuse_overwriting, weights_file
 from muvr_train.preflight.runs import INHERITED
 from muvr_train.search.calibration.saving import FILE as CALIBRATION
 
@@ -46,13 +46,10 @@ def export(checkpoint: Path, out: Path, overwrite: bool = False) -> Path:
         DataError: the checkpoint is missing, damaged or of another program.
     """
     recipe, weights = read_weights(checkpoint)
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"out={out}: a file of this name is there; name a folder")
-    if out.is_dir() and any(out.iterdir()) and not overwrite:
-        raise ConfigError(f"out={out}: the folder is not empty. Name another one, or add overwrite=true")
+    refuse_overwriting(out, overwrite)
     out.mkdir(parents=True, exist_ok=True)
     partial = out / f".{MODEL}.tmp"
-    save_file({name: value.contiguous().clone() for name, value in weights.items()}, partial, {"format": "pt"})
+    partial.write_bytes(save({name: value.contiguous().clone() for name, value in weights.items()}, {"format": "pt"}))
     content = {
         "format": FORMAT,
         "format_version": VERSION,

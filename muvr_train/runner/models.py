@@ -114,7 +114,10 @@ def check_recipe(recipe: dict[str, Any], path: Path) -> None:
         try:
             found = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
-            raise DataError(f"{path}: its {group} is the class {target!r}, which cannot be imported here") from error
+            raise DataError(
+                f"{path}: its {group} is the class {target!r}, which cannot be imported here. Run this in the "
+                "folder where its file lies, or give --config-dir DIR with DIR beside that file"
+            ) from error
         if not (isinstance(found, type) and issubclass(found, kind)):
             raise DataError(f"{path}: its {group} is {target!r}, which is no {kind.__name__}; such files are refused")
 

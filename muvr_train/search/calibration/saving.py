@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from muvr_train.errors import DataError
@@ -24,7 +24,8 @@ def save_state(path: Path, state: Mapping[str, Tensor], facts: Mapping[str, Any]
     """Write tensors and plain facts at once (temp file + rename)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    save_file({key: value.contiguous() for key, value in state.items()}, temporary, {_KEY: json.dumps(dict(facts))})
+    tensors = {key: value.contiguous() for key, value in state.items()}
+    temporary.write_bytes(save(tensors, {_KEY: json.dumps(dict(facts))}))  # of the umask's mode
     os.replace(temporary, path)
 
 
