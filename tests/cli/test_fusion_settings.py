@@ -30,6 +30,14 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["fusion=cross_attention", "fusion.heads=3"], ["fusion.width=128", "a multiple of fusion.heads=3"]),
         (["fusion=cross_attention", "fusion.layers=1.5"], ["fusion.layers=1.5"]),
         (["fusion=harris", "fusion.disagreement=-1"], ["fusion.disagreement=-1", "a number >= 0"]),
+        (
+            ["fusion=query_scoring", "fusion.side=target", "model=mean_pool"],
+            ["fusion.side=target", "MeanPool keeps none"],
+        ),
+        (
+            ["fusion=query_scoring", "fusion.side=both", "model=dns_coarse"],
+            ["fusion.side=both", "DnSCoarse keeps none"],
+        ),
         (["fusion=map_channel", "model=chamfer"], ["fusion=map_channel", "Chamfer cannot read", "model=s2vs"]),
     ],
 )
@@ -39,6 +47,14 @@ def test_a_mistake_is_named(args: list[str], said: list[str]) -> None:
     assert [part for part in said if part not in str(caught.value)] == []
 
 
-@pytest.mark.parametrize("args", [*([f"fusion={head}"] for head in HEADS), ["fusion=map_channel", "model=s2vs"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        *([f"fusion={head}"] for head in HEADS),
+        ["fusion=map_channel", "model=s2vs"],
+        ["fusion=query_scoring", "model=mean_pool"],
+        ["fusion=query_scoring", "fusion.side=both", "model=frame_max"],
+    ],
+)
 def test_what_is_possible(args: list[str]) -> None:
     cli.prepare(args, "train")
