@@ -36,7 +36,7 @@ def hook(head: FusionHead, name: str) -> Iterator[None]:
         raise ConfigError(f"fusion head {type(head).__name__} fails in {name}: {place_of(error)}") from error
 
 
-def check_scores(head: FusionHead, name: str, scores: object, shape: tuple[int, int]) -> None:
+def check_scores(head: FusionHead, name: str, scores: object, shape: tuple[int, ...]) -> None:
     """Check what a hook gives: scores [Q, N].
 
     Raises:
