@@ -24,7 +24,7 @@ from muvr_train.launched import PREPARED, rank, silence_torch, world_size
 from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.complete import complete_out, complete_run
-from muvr_train.preflight.compose import Composer, missing_keys, one_line
+from muvr_train.preflight.compose import Composer, missing_keys, one_line, sweep_values
 from muvr_train.preflight.exported import with_weights_file
 from muvr_train.preflight.quoting import quote_override, split_override
 
@@ -221,7 +221,8 @@ def check(composer: Composer, texts: list[str], multirun: bool, features: bool =
     for override in overrides:
         if override.is_sweep_override() and not multirun:
             raise ConfigError(
-                f"{override.input_line} has several values: add -m to run them in turn, or put a list in brackets"
+                f"{override.input_line} has several values: add -m to run them in turn, or put a list in brackets, as "
+                f"in {override.get_key_element()}=[{','.join(sweep_values(override))}]"
             )
     configs = composer.configs(overrides)
     for cfg in configs:

@@ -41,7 +41,13 @@ def check_values(cfg: DictConfig) -> None:
         value = OmegaConf.select(cfg, key, default=_ABSENT, throw_on_missing=False)
         if value is not _ABSENT and not OmegaConf.is_missing(*_parent(cfg, key)) and not rule.allows(value):
             twice = rule.repeated(value)
+            alone = str(value) in rule.names  # a name where a list is needed
             near = f"; {twice[0]} is named twice" if twice else hint(nearest_names(str(value), rule.names))
+            near = (
+                f", as in {key}={f'[{value}]' if alone else rule.example}"
+                if rule.example and (alone or not near)
+                else near
+            )
             raise ConfigError(f"{key}={_plain(value)} is not possible: {key} is {rule.text}{near}")
     for name, value in (cfg.data.get("augment") or {}).items() if "data" in cfg else ():
         if name != "max_frames" and not SHARE.allows(value):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -9,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from muvr_train.errors import ConfigError
 from muvr_train.launched import world_size
 from muvr_train.preflight import runs
-from muvr_train.preflight.exported import checkpoint_file
+from muvr_train.preflight.exported import checkpoint_file, weights_file
 from muvr_train.preflight.quoting import quote_value, split_override
 from muvr_train.preflight.scores import check_scores, score_paths
 
@@ -45,6 +48,8 @@ def complete_out(typed: list[str], configs: list[DictConfig], multirun: bool, re
         _check_subject(typed, cfg)
     cfg = configs[0]
     swept, name = len({c.out for c in configs}) > 1, cfg.out
+    if name is not None and not multirun:
+        warn_of_replaced(cfg)
     if name is None:
         model = "-".join(path.stem for path in score_paths(cfg)) or cfg.hydra.runtime.choices.get("model")
         model = model or Path(cfg.ckpt_path).resolve().parent.name
@@ -54,6 +59,25 @@ def complete_out(typed: list[str], configs: list[DictConfig], multirun: bool, re
         typed = [text for text in typed if split_override(text)[1] != "out"]
         typed.append(f"out={quote_value(str(name))[:-1]}{number}'")
     return typed
+
+
+def warn_of_replaced(cfg: DictConfig) -> None:
+    """Warn if the results folder holds an evaluation of something else, whose files will be replaced."""
+    try:
+        meta = json.loads((Path(cfg.out) / "results.json").read_text(encoding="utf-8"))["meta"]
+        before, config = meta.get("checkpoint_sha256"), meta["config"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return
+    if cfg.ckpt_path is not None:
+        same = before == hashlib.sha256(weights_file(Path(cfg.ckpt_path)).read_bytes()).hexdigest()
+    else:
+        now = OmegaConf.to_container(OmegaConf.masked_copy(cfg, ["model", "fusion", "scores"]), resolve=True)
+        same = before is None and isinstance(now, dict) and all(config.get(key) == now[key] for key in now)
+    if not same:
+        new = cfg.ckpt_path or cfg.get("scores") or cfg.hydra.runtime.choices.get("model")
+        old = meta.get("checkpoint") or meta.get("model")
+        log = f"warning: out={cfg.out} holds results of {old}: those of {new} replace them; choose another out= to keep"
+        sys.stderr.write(f"{log} them\n")
 
 
 def _check_subject(typed: list[str], cfg: DictConfig) -> None:

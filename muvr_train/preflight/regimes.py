@@ -23,7 +23,7 @@ REGIME_RULES: dict[str, Rule] = {
     "data.mining.every_n_epochs": optional(whole(1)),
     "data.mining.top": whole(1),
     "data.mining.per_query": whole(1),
-    "data.train_partitions": optional(several(TEXT)),
+    "data.train_partitions": optional(several(TEXT, example="[news]")),
 }
 
 

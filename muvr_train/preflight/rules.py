@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omegaconf import ListConfig
@@ -12,12 +12,13 @@ from omegaconf import ListConfig
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value may be: a test and its description; the names it may be; whether a list names nothing twice."""
+    """What a value may be: a test and its description; its names; if a list names nothing twice; an example list."""
 
     allows: Callable[[Any], bool]
     text: str
     names: tuple[str, ...] = ()
     distinct: bool = False
+    example: str = ""
 
     def repeated(self, value: Any) -> list[Any]:
         """What a list names twice although it must not."""
@@ -54,10 +55,10 @@ def whole(least: int) -> Rule:
 
 def optional(rule: Rule) -> Rule:
     """The same, or null."""
-    return Rule(lambda value: value is None or rule.allows(value), f"{rule.text}, or null", rule.names, rule.distinct)
+    return replace(rule, allows=lambda value: value is None or rule.allows(value), text=f"{rule.text}, or null")
 
 
-def several(rule: Rule, length: int | None = None) -> Rule:
+def several(rule: Rule, length: int | None = None, example: str = "") -> Rule:
     """A list without repetitions, every entry by the rule."""
 
     def allows(value: Any) -> bool:
@@ -65,16 +66,19 @@ def several(rule: Rule, length: int | None = None) -> Rule:
             return False
         return all(rule.allows(item) for item in value) and (length is not None or len(set(value)) == len(value))
 
-    return Rule(
-        allows, f"a list of {length or 'one or more different'} entries, each {rule.text}", rule.names, length is None
-    )
+    text = f"a list of {length or 'one or more different'} entries, each {rule.text}"
+    return Rule(allows, text, rule.names, length is None, example or (f"[{rule.names[0]}]" if rule.names else ""))
 
 
-def one_or_several(rule: Rule) -> Rule:
+def one_or_several(rule: Rule, example: str = "") -> Rule:
     """A value, or a list of different ones."""
-    many = several(rule)
+    many = several(rule, example=example)
     return Rule(
-        lambda value: rule.allows(value) or many.allows(value), f"{rule.text}, or {many.text}", rule.names, True
+        lambda value: rule.allows(value) or many.allows(value),
+        f"{rule.text}, or {many.text}",
+        rule.names,
+        True,
+        many.example,
     )
 
 

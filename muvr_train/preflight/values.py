@@ -28,7 +28,9 @@ def modes_of(name: str) -> tuple[str, ...]:
 RULES: dict[str, Rule] = {
     "run": optional(TEXT),
     "out": optional(TEXT),
-    "seed": one_or_several(Rule(lambda v: whole(0).allows(v) and v < 2**32, "a whole number from 0 to 2^32 - 1")),
+    "seed": one_or_several(
+        Rule(lambda v: whole(0).allows(v) and v < 2**32, "a whole number from 0 to 2^32 - 1"), "[0,1]"
+    ),
     "resume_from": optional(TEXT),
     "ckpt_path": optional(TEXT),
     "teacher": optional(TEXT),
@@ -72,7 +74,7 @@ RULES: dict[str, Rule] = {
         lambda v: whole(100).allows(v) or (v == 0 and whole(0).allows(v)), "0 (none) or a whole number >= 100"
     ),
     "benchmark.noise": optional(number(0, 0.5, open_least=True)),
-    "benchmark.ks": several(whole(1)),
+    "benchmark.ks": several(whole(1), example="[1,10]"),
     "benchmark.tag_mode": one_or_several(number(0)),
     "benchmark.logic": FLAG,
     "benchmark.upper_bound": FLAG,

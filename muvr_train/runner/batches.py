@@ -56,26 +56,43 @@ def supervised_batches(cfg: DictConfig, data: Data, group: Group, mined: MinedNe
     if rows := settings["tag_rows"]:
         part, lost = without_untagged(part, lambda query, tag: store.has(tag_key(query, tag), "tags"))
         if store.dims.text_dim is None or not any(partition.filters for partition in part.partitions):
-            lack(
-                cfg,
-                f"data.batch.tag_rows={rows}: no training query has a tag expression whose tags have vectors in "
-                f"{store.path} ({lost} have none)",
-            )
+            lack(cfg, f"data.batch.tag_rows={rows}: {_why_untagged(cfg, lost)}")
             settings["tag_rows"], dropout["tags"] = 0, 0.0
         elif lost:
             log.warning("%d tag expressions of training queries have no vectors and are left out of training", lost)
     texts = store.dims.text_dim is not None and any(store.has(query.id, "text") for query in part.queries)
     for kind in ("video", "text"):
         if dropout[kind] and not texts:
-            what = f"data.part_dropout.{kind}={dropout[kind]}: no training query has a text in {store.path}"
-            lack(cfg, f"{what}, and of video and text one always stays")
+            what = (
+                f"no training query{_chosen(cfg)} has a text in {_named(cfg)}, and of video and text one always stays"
+            )
+            lack(cfg, f"data.part_dropout.{kind}={dropout[kind]}: {what}")
             dropout[kind] = 0.0
     if regions and not (has_regions(store) and any(store.has(query.id, REGION) for query in part.queries)):
-        lack(cfg, f"data.regions=true: no training query has features of a marked region in {store.path}")
+        what = f"no training query{_chosen(cfg)} has a marked region with features in {_named(cfg)}"
+        lack(cfg, f"data.regions=true: {what}")
         regions, dropout["region"] = False, 0.0
     plan = OneToManyPlan(part, seed=cfg.seed, mined=mined, **settings)
     augment = FeatureAugment(**plain(cfg.data.augment))
     return SupervisedBatches(store, plan, augment, group, PartDropout(**dropout), regions)
+
+
+def _why_untagged(cfg: DictConfig, lost: int) -> str:
+    """Say why no training query has a tag expression that can be scored; `lost`: how many have no vectors."""
+    if not lost:
+        return f"no training query{_chosen(cfg)} has a tag expression in the annotation"
+    return f"none of the {lost} tag expressions of training queries{_chosen(cfg)} has vectors in {_named(cfg)}"
+
+
+def _chosen(cfg: DictConfig) -> str:
+    chosen = cfg.data.train_partitions
+    return "" if chosen is None else f" of data.train_partitions=[{','.join(chosen)}]"
+
+
+def _named(cfg: DictConfig) -> str:
+    """The features as the user names them, or the videos that they are made from."""
+    named = {key: cfg.data.get(key) for key in ("features", "videos")}
+    return next((f"data.{key}={value}" for key, value in named.items() if value is not None), f"data={cfg.data.kind}")
 
 
 def lack(cfg: DictConfig, what: str) -> None:
