@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from pathlib import Path
 
@@ -258,3 +260,33 @@ def test_a_checkpoint_is_evaluated_on_the_data_of_its_run() -> None:
     assert (cfg.data.kind, cfg.data.videos, list(cfg.benchmark.ks)) == ("folder", "others", [2])
     cfg = composed(["ckpt_path=checkpoints/a/last.ckpt", "data=demo"], "evaluate")
     assert (cfg.data.kind, cfg.benchmark.name, cfg.encoder.name) == ("demo", "muvr_base", "demo")
+
+
+@pytest.mark.parametrize(("other", "warned"), [(False, False), (True, True)])
+def test_results_of_another_checkpoint_are_not_replaced_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], other: bool, warned: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.ckpt").write_bytes(b"one")
+    digest = hashlib.sha256(b"two" if other else b"one").hexdigest()
+    meta = {"checkpoint": "a.ckpt", "checkpoint_sha256": digest, "config": {}}
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "results.json").write_text(json.dumps({"meta": meta}))
+    cli.prepare(["ckpt_path=b.ckpt", "out=there"], "evaluate")
+    message = "warning: out=there holds results of a.ckpt: those of b.ckpt replace them"
+    assert (message in capsys.readouterr().err) is warned
+
+
+def test_results_of_another_untrained_model_are_not_replaced_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    cfg = Composer(cli.config_dir(), "evaluate").compose(["model=frame_max"])
+    config = {key: OmegaConf.to_container(cfg[key]) for key in ("model", "fusion")}
+    meta = {"model": "frame_max", "config": {**config, "scores": None}}
+    (tmp_path / "there" / "results.json").write_text(json.dumps({"meta": meta}))
+    cli.prepare(["model=frame_max", "out=there"], "evaluate")
+    assert "warning" not in capsys.readouterr().err
+    cli.prepare(["model=chamfer", "out=there"], "evaluate")
+    assert "holds results of frame_max: those of chamfer replace them" in capsys.readouterr().err
