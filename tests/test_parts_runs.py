@@ -64,10 +64,13 @@ def test_what_training_asks_for_must_be_there(tmp_path: Path, caplog: pytest.Log
     annotations, features = make_toy(tmp_path / "plain")
     import_muvr(features, tmp_path / "poor")
     poor = data_of(annotations, FeatureStore(tmp_path / "poor"))
-    with pytest.raises(DataError, match=r"data.batch.tag_rows=1: no training query has a tag expression"):
+    with pytest.raises(DataError, match=r"data.batch.tag_rows=1: no training query has a tag expression in the "):
         supervised_batches(settings("data.batch.tag_rows=1"), poor, SINGLE, MinedNegatives())
-    with pytest.raises(DataError, match=r"data.regions=true: no training query has features of a marked region"):
+    with pytest.raises(DataError, match=r"data.regions=true: no .* has a marked region .* data.features=f"):
         supervised_batches(settings("data.regions=true"), poor, SINGLE, MinedNegatives())
+    chosen = settings("data.regions=true", "data.train_partitions=[news]")
+    with pytest.raises(DataError, match=r"no training query of data.train_partitions=\[news\] has a marked region"):
+        supervised_batches(chosen, poor, SINGLE, MinedNegatives())
     asked = settings(
         "data.batch.tag_rows=1", "data.regions=true", "data.optional_parts=true", "data.part_dropout={tags:1,region:1}"
     )
