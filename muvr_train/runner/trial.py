@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 def try_scoring(model: Retriever) -> None:
     """Score made-up videos as training would; whitening is fitted to them.
 
-    Errors other than a ConfigError are only logged: the sizes are made up, and a user's own network may need others.
+    Errors other than a ConfigError are only warned of: the sizes are made up, and a user's own network may need others.
 
     Raises:
         ConfigError: the head and the network do not go together.
@@ -37,7 +37,7 @@ def try_scoring(model: Retriever) -> None:
         except ConfigError:
             raise
         except Exception as error:  # noqa: BLE001
-            log.info("the model could not score made-up videos: %s: %s", type(error).__name__, error)
+            log.warning("the model could not score made-up videos: %s: %s", type(error).__name__, error)
 
 
 def _videos(model: Retriever, count: int, frames: int) -> Tokens:

@@ -48,3 +48,10 @@ def start(tmp_path: Path) -> Start:
         return Ended(done.returncode, done.stdout, err, imported)
 
     return run
+
+
+@pytest.fixture
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory; what a program adds to the import path is taken back."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from muvr_train import cli
@@ -13,10 +10,7 @@ from muvr_train.errors import ConfigError
 HEADS = ("mean", "weighted", "product", "harris", "gated", "query_scoring", "cross_attention", "combiner", "covr")
 
 
-@pytest.fixture(autouse=True)
-def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+pytestmark = pytest.mark.usefixtures("somewhere")
 
 
 @pytest.mark.parametrize(

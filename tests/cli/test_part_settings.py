@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from muvr_train import cli
@@ -14,10 +11,7 @@ FOLDER = ["experiment=s2vs_self_supervised", "data.videos=v"]
 TABLE = ["data=table", "data.annotations=a", "data.features=f"]
 
 
-@pytest.fixture(autouse=True)
-def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+pytestmark = pytest.mark.usefixtures("somewhere")
 
 
 @pytest.mark.parametrize(
