@@ -168,7 +168,9 @@ def test_tasks_of_slurm(runs: Runs) -> None:
 def test_jobs_of_submitit(runs: Runs) -> None:
     """Two jobs of one sweep, by submitit's local executor."""
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
-    command = [str(ROOT / "train.py"), "-m", "hydra/launcher=submitit_local", *runs.settings, "trainer=cpu", "seed=1,2"]
+    # One folder for all jobs: submitit's local executor starts a job before it makes the folder of that job (%j).
+    launcher = ["hydra/launcher=submitit_local", "hydra.launcher.submitit_folder=jobs"]
+    command = [str(ROOT / "train.py"), "-m", *launcher, *runs.settings, "trainer=cpu", "seed=1,2"]
     code, _, err = runs.end(runs.begin(*command, "run=sweep"))
     assert code == 0, err
     for job in (0, 1):
