@@ -1,0 +1,1 @@
+"""Who answers questions: servers, local models, files of answers, references."""

@@ -1,0 +1,200 @@
+"""Questions to a multimodal language model, and its answers: plain values, without any model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muvr_train.errors import DataError
+
+Pixels = NDArray[np.uint8]
+"""uint8 [H, W, 3], RGB, upright."""
+ANSWERED, FAILED = "answered", "failed"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One still image."""
+
+    pixels: Pixels
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Sampled frames of one video, in display order; `times` are the seconds at which they are shown."""
+
+    frames: tuple[Pixels, ...]
+    times: tuple[float, ...] = ()
+
+
+Part = str | Picture | Clip
+"""What an answerer is given, in order: texts, images and video frames."""
+
+
+@dataclass(frozen=True)
+class Visual:
+    """An image or the frames of a video that are not yet loaded.
+
+    Attributes:
+        kind: "image" or "video".
+        name: what messages and pages call it: the video's id, the image's file name.
+        key: whatever determines the pixels (digests of the files, sampling, size, outline), the same on every machine.
+            It is called only when a question is asked, and may read files.
+        load: decodes it. Raises DataError where the file is missing or broken.
+    """
+
+    kind: Literal["image", "video"]
+    name: str
+    key: Callable[[], str]
+    load: Callable[[], Picture | Clip]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing to ask.
+
+    Attributes:
+        id: unique in its benchmark, made from the content of the question; never from its place in a file.
+        setting: the row of the results that it belongs to, such as `images_6f`; (id, setting) is unique in a run.
+        parts: texts and visuals in the order in which they are shown.
+        choices: what an answer may be: ("yes", "no"), or letters.
+        truth: the right one of them. Only references and scoring read it.
+        max_tokens: how long an answer may be.
+        about: further facts, for scoring, references and pages: partition, query, target, tag, task, options ...
+    """
+
+    id: str
+    setting: str
+    parts: tuple[str | Visual, ...]
+    choices: tuple[str, ...]
+    truth: str
+    max_tokens: int = 16
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an answerer gets: the loaded parts of a question.
+
+    Attributes:
+        parts: texts, images, video frames, in order; without pixels for an answerer that needs none.
+        question: where they come from. An answerer that is tested reads its `choices` and `max_tokens` at most.
+        logprobs: whether the log-probabilities of the first token are wanted (`Reply.tokens`).
+    """
+
+    parts: tuple[Part, ...]
+    question: Question
+    logprobs: bool = False
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an answerer says.
+
+    Attributes:
+        text: the answer as it came, not parsed.
+        tokens: natural log-probabilities of candidates for the first token, by their text as the tokenizer writes it
+            (` Yes` and `Yes` are two); None where they were not asked for or cannot be had.
+        prompt_tokens: how many the server or the processor counted, None where unknown.
+        completion_tokens: the same of the answer.
+    """
+
+    text: str
+    tokens: Mapping[str, float] | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class AnswerError(DataError):
+    """One question could not be answered; it is counted as failed and the run goes on.
+
+    Attributes:
+        fatal: no other question can be answered either (wrong key, no such model): the run stops.
+    """
+
+    def __init__(self, message: str, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.fatal = fatal
+
+
+class Answerer(ABC):
+    """Answers questions. One method is to be written; `answer` may be called from `concurrency` threads at once.
+
+    Attributes:
+        name: what tables call it.
+        concurrency: questions that may be asked at the same time.
+        needs_visuals: False where the pixels are not looked at: then no video or image has to exist.
+    """
+
+    name: str = "answerer"
+    concurrency: int = 1
+    needs_visuals: bool = True
+
+    @abstractmethod
+    def answer(self, request: Request) -> Reply:
+        """Answer one question.
+
+        Raises:
+            AnswerError: there is no answer to it, after all retries.
+        """
+
+    def identity(self) -> Mapping[str, Any]:
+        """Plain facts that determine its answers (model, weights, decoding): part of the key of every cached answer.
+
+        Speed, addresses and secrets do not belong here.
+        """
+        return {"name": self.name}
+
+    def prepare(self) -> None:
+        """Check and load what it needs; called once, after all settings and files were checked, before the first question.
+
+        Raises:
+            ConfigError: a setting cannot be used.
+            DataError: what it needs is missing or broken.
+        """
+
+    def close(self) -> None:
+        """Let go of connections and memory."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of one question, as a line of the answer file.
+
+    Attributes:
+        question: its id.
+        setting: its setting.
+        key: hash of (identity of the answerer, texts, visuals, choices, length, log-probabilities wanted).
+        status: "answered" or "failed".
+        text: the answer, "" where it failed.
+        reason: why it failed, "" otherwise.
+        tokens: see `Reply`.
+        seconds: from the first try to the answer, decoding included.
+        prompt_tokens: see `Reply`.
+        completion_tokens: see `Reply`.
+        choices: what was offered, letters with their options' texts: guards against answers to another order.
+        answerer: its name.
+    """
+
+    question: str
+    setting: str
+    key: str
+    status: str
+    text: str = ""
+    reason: str = ""
+    tokens: Mapping[str, float] | None = None
+    seconds: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    choices: Mapping[str, str] | None = None
+    answerer: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is an answer, whatever it says."""
+        return self.status == ANSWERED
