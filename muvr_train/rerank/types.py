@@ -150,15 +150,15 @@ class Answerer(ABC):
         """
         return {"name": self.name}
 
-    def prepare(self) -> None:
-        """Check and load what it needs; called once, after all settings and files were checked, before the first question.
+    def prepare(self) -> None:  # noqa: B027 (may do nothing)
+        """Check and load what it needs; called once, when all settings and files are checked, before any question.
 
         Raises:
             ConfigError: a setting cannot be used.
             DataError: what it needs is missing or broken.
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (may do nothing)
         """Let go of connections and memory."""
 
 
