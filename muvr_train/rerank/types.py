@@ -102,12 +102,14 @@ class Reply:
             (` Yes` and `Yes` are two); None where they were not asked for or cannot be had.
         prompt_tokens: how many the server or the processor counted, None where unknown.
         completion_tokens: the same of the answer.
+        seconds: how long it took where that is known from elsewhere; None: it is measured.
     """
 
     text: str
     tokens: Mapping[str, float] | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    seconds: float | None = None
 
 
 class AnswerError(DataError):
@@ -120,6 +122,10 @@ class AnswerError(DataError):
     def __init__(self, message: str, fatal: bool = False) -> None:
         super().__init__(message)
         self.fatal = fatal
+
+
+class NoAnswer(AnswerError):
+    """There is no answer to this question, which says nothing about others (a file without a line for it)."""
 
 
 class Answerer(ABC):
