@@ -41,6 +41,11 @@ class Progress:
         if self._bar is not None:
             self._bar.advance(self._task)
 
+    def describe(self, text: str) -> None:
+        """Show another text before the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=text)
+
     def close(self) -> None:
         """Leave the bar as it is. May be called twice."""
         if self._bar is not None:
