@@ -7,9 +7,9 @@ import io
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ WIDEST = 160
 QUALITY = 68
 LARGEST_MAP = 160  # frames; longer videos are thinned
 WORKERS = 2
+T = TypeVar("T", bound=Hashable)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -52,28 +54,38 @@ def make_thumbnails(ids: Sequence[str], pictures: Pictures, seconds: float, most
         seconds: for all.
         most_bytes: of all data URIs.
     """
-    todo = deque(dict.fromkeys(ids))
-    done: dict[str, bytes | Exception | None] = {}
+
+    def make(name: str) -> bytes | None:
+        frames = pictures(name)
+        return None if frames is None else strip(frames)
+
+    done = in_time(ids, make, seconds)
+    return _sorted_out(list(dict.fromkeys(ids)), done, most_bytes)
+
+
+def in_time(todo: Iterable[T], make: Callable[[T], R], seconds: float) -> dict[T, R | Exception]:
+    """What `make` gives of each, or raises, as far as `seconds` go; a thread that hangs is left behind."""
+    waiting = deque(dict.fromkeys(todo))
+    done: dict[T, R | Exception] = {}
     stop = time.monotonic() + seconds
 
     def work() -> None:
-        while todo and time.monotonic() < stop:
+        while waiting and time.monotonic() < stop:
             try:
-                name = todo.popleft()
+                item = waiting.popleft()
             except IndexError:
                 return
             try:
-                frames = pictures(name)
-                done[name] = None if frames is None else strip(frames)
-            except Exception as fault:  # noqa: BLE001 (raised below, in the thread of the caller)
-                done[name] = fault
+                done[item] = make(item)
+            except Exception as fault:  # noqa: BLE001 (judged in the thread of the caller)
+                done[item] = fault
 
-    threads = [threading.Thread(target=work, name="thumbnails", daemon=True) for _ in range(WORKERS)]
+    threads = [threading.Thread(target=work, name="pictures", daemon=True) for _ in range(WORKERS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, stop - time.monotonic()))
-    return _sorted_out(list(dict.fromkeys(ids)), dict(done), most_bytes)
+    return dict(done)
 
 
 def _sorted_out(ids: Sequence[str], done: Mapping[str, bytes | Exception | None], most_bytes: int) -> Thumbnails:

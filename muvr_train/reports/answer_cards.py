@@ -1,0 +1,160 @@
+"""What a page of answers shows: cards of one question, of a pair, or of all of one query, and what finds them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from muvr_train.rerank.types import Answer, Question
+
+CORRECT, WRONG, INVALID, FAILED, UNASKED = "correct", "wrong", "invalid", "failed", "not asked"
+OUTCOMES = (CORRECT, WRONG, INVALID, FAILED, UNASKED)
+INSTRUCTIVE = (FAILED, INVALID, WRONG, CORRECT, UNASKED)
+"""What gets pictures and room first."""
+OF_ONE_QUERY = ("benchmark", "partition", "query", "expression", "tag", "pair")
+"""Facts that questions of one card share, where they have a query and a target."""
+FACETS = ("partition", "task", "group", "granularity")
+"""Facts that cards can be filtered by, where there are any."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A question, what was answered, how that was read, and what it is worth: one of `OUTCOMES`."""
+
+    question: Question
+    answer: Answer | None
+    verdict: str | None
+
+    @property
+    def outcome(self) -> str:
+        """One of `OUTCOMES`."""
+        if self.answer is None:
+            return UNASKED
+        if not self.answer.answered:
+            return FAILED
+        if self.verdict is None:
+            return INVALID
+        return CORRECT if self.verdict == self.question.truth else WRONG
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Choice -> the text that stands for it, "" where the choice is all."""
+        question = self.question
+        if self.answer is not None and self.answer.choices:
+            known = self.answer.choices
+        else:
+            known = dict(zip(question.choices, question.about.get("options", ()), strict=False))
+        texts = {choice: str(known.get(choice, "")) for choice in question.choices}
+        return {choice: "" if text == choice else text for choice, text in texts.items()}
+
+
+@dataclass(frozen=True)
+class Card:
+    """One or more questions that are looked at together.
+
+    Attributes:
+        entries: a pair stands as (the match, the other).
+        pair: the two answers of a pair and what they add to the Reranking Score, None for all but pairs.
+    """
+
+    entries: tuple[Entry, ...]
+    pair: str | None = None
+    facets: Mapping[str, frozenset[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facets", _facets(self))
+
+    @property
+    def outcome(self) -> str:
+        """The most instructive one of its entries."""
+        return min((entry.outcome for entry in self.entries), key=INSTRUCTIVE.index)
+
+    @property
+    def setting(self) -> str:
+        """That of all its entries."""
+        return self.entries[0].question.setting
+
+
+def make_cards(
+    questions: Iterable[Question],
+    verdicts: Mapping[tuple[str, str], str | None],
+    answers: Mapping[tuple[str, str], Answer],
+) -> list[Card]:
+    """Put questions on cards, in order: those about targets of one query, tag and setting on one, any other alone."""
+    groups: dict[tuple[object, ...], list[Entry]] = {}
+    for question in questions:
+        key = (question.id, question.setting)
+        entry = Entry(question, answers.get(key), verdicts.get(key))
+        groups.setdefault(_group(question), []).append(entry)
+    cards: list[Card] = []
+    for entries in groups.values():
+        cards += _pairs(entries) or [Card(tuple(entries))]
+    return cards
+
+
+def choose_cards(cards: Sequence[Card], most: int) -> list[Card]:
+    """At most `most` cards, the instructive first, each setting alike; in their old order."""
+    if len(cards) <= most:
+        return list(cards)
+    seen: Counter[tuple[str, str]] = Counter()
+    order: list[tuple[int, int, int]] = []
+    for place, card in enumerate(cards):
+        own = (card.outcome, card.setting)
+        order.append((INSTRUCTIVE.index(card.outcome), seen[own], place))
+        seen[own] += 1
+    return [cards[place] for place in sorted(place for *_, place in sorted(order)[: max(most, 0)])]
+
+
+def facet_values(cards: Iterable[Card]) -> dict[str, dict[str, int]]:
+    """Facet -> value -> how many cards have it; facets of which all cards have the same are left out."""
+    found: dict[str, Counter[str]] = {}
+    for card in cards:
+        for name, values in card.facets.items():
+            found.setdefault(name, Counter()).update(sorted(values))
+    return {
+        name: {value: counts[value] for value in (*(v for v in OUTCOMES if v in counts and name == "outcome"), *counts)}
+        for name, counts in found.items()
+        if len(counts) > 1 or name == "outcome"
+    }
+
+
+def _group(question: Question) -> tuple[object, ...]:
+    about = question.about
+    if "query" in about and "target" in about:
+        return (question.setting, *(str(about.get(name)) for name in OF_ONE_QUERY))
+    return (question.setting, question.id)
+
+
+def _pairs(entries: Sequence[Entry]) -> list[Card]:
+    """Pairs of a match and another, where the questions are such; else none."""
+    if any(entry.question.about.get("benchmark", "muvr_qa") != "muvr_qa" for entry in entries):
+        return []
+    if any(entry.question.choices != ("yes", "no") or "target" not in entry.question.about for entry in entries):
+        return []
+    matches = [entry for entry in entries if entry.question.truth == "yes"]
+    others = [entry for entry in entries if entry.question.truth == "no"]
+    if len(matches) != len(others):
+        return []
+    return [Card(pair, _pair_outcome(*pair)) for pair in zip(matches, others, strict=True)]
+
+
+def _pair_outcome(match: Entry, other: Entry) -> str:
+    """Both answers, and +1 (both right), 0, -1 (the match denied) or -2; whatever is not right is wrong."""
+    score = 2 * (match.outcome == CORRECT) + (other.outcome == CORRECT) - 2
+    said = [entry.verdict if entry.outcome in (CORRECT, WRONG) else entry.outcome for entry in (match, other)]
+    return f"{said[0]}, {said[1]} ({score:+d})" if score else f"{said[0]}, {said[1]} (0)"
+
+
+def _facets(card: Card) -> dict[str, frozenset[str]]:
+    facets = {"outcome": frozenset(entry.outcome for entry in card.entries)}
+    if card.pair is not None:
+        facets["pair: match, other"] = frozenset([card.pair])
+    for name in FACETS:
+        values = {str(entry.question.about[name]) for entry in card.entries if entry.question.about.get(name)}
+        if values:
+            facets[name] = frozenset(values)
+    facets["setting"] = frozenset([card.setting])
+    if any("tag" in entry.question.about for entry in card.entries):
+        facets["tag"] = frozenset("tagged" if entry.question.about.get("tag") else "untagged" for entry in card.entries)
+    return facets
