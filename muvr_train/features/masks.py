@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muvr_train.benchmarks.muvr_files import ALIASES
-from muvr_train.benchmarks.types import Benchmark, Query
+from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import DataError, shorten
 
 SUFFIXES = (".png", ".json")
@@ -75,7 +75,9 @@ def find_masks(folder: Path | str, benchmark: Benchmark) -> dict[str, Path]:
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"masks={folder}: {'is no folder' if folder.exists() else 'there is no such folder'}")
-    found = {query.id: path for query in benchmark.queries if (path := _mask_of(query, folder)) is not None}
+    found = {
+        query.id: path for query in benchmark.queries if (path := mask_of(query.id, query.mask, folder)) is not None
+    }
     used, files = set(found.values()), [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES]
     unknown = [path for path in files if used.isdisjoint((path, *path.parents))]
     unknown = [path for path in unknown if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
@@ -89,18 +91,28 @@ def find_masks(folder: Path | str, benchmark: Benchmark) -> dict[str, Path]:
     return found
 
 
-def _mask_of(query: Query, folder: Path) -> Path | None:
-    if query.mask is not None:
-        path = folder / query.mask
+def mask_of(query: str, entry: str | None, folder: Path) -> Path | None:
+    """Find the file or folder of a query's masks, None where there is none.
+
+    Args:
+        query: its id.
+        entry: what its annotation names, None where it names nothing.
+        folder: of all masks.
+
+    Raises:
+        DataError: what the annotation names is not there, or the query has two of them.
+    """
+    if entry is not None:
+        path = folder / entry
         if not path.exists():
-            raise DataError(f"the mask of query {query.id} is not there: {path}")
+            raise DataError(f"the mask of query {query} is not there: {path}")
         return path
-    partition, _, rest = query.id.partition("/")
-    names = [query.id, *([f"{_OLD_NAMES[partition]}/{rest}"] if rest and partition in _OLD_NAMES else [])]
+    partition, _, rest = query.partition("/")
+    names = [query, *([f"{_OLD_NAMES[partition]}/{rest}"] if rest and partition in _OLD_NAMES else [])]
     paths = [folder / f"{name}{suffix}" for name in names for suffix in ("", *SUFFIXES)]
     paths = [path for path in paths if (path.is_dir() if path.suffix not in SUFFIXES else path.is_file())]
     if len(paths) > 1:
-        raise DataError(f"query {query.id} has several masks, leave one: {', '.join(map(str, paths))}")
+        raise DataError(f"query {query} has several masks, leave one: {', '.join(map(str, paths))}")
     return paths[0] if paths else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,9 @@ from torch.nn import functional as F  # noqa: N812 (the name everybody knows)
 from muvr_train.errors import DataError
 from muvr_train.features.decode import BACKENDS, DecodeError, Frames, stream_frames
 from muvr_train.features.jobs import Sink
-from muvr_train.features.masks import Mask, fit_mask, list_masks
-from muvr_train.features.sampling import TIME_TOLERANCE, FrameSampler
+from muvr_train.features.mask_frames import MaskSampler
+from muvr_train.features.masks import fit_mask, list_masks
+from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.status import OK, TRUNCATED, VideoStatus
 
 STREAM = "region"
@@ -61,52 +62,6 @@ def pool_inside(maps: NDArray[np.float32], shares: Shares) -> tuple[NDArray[np.f
     weights = (cells[used] / total[used, None]).float()
     vectors = torch.einsum("tc,tcd->td", weights, torch.from_numpy(maps).flatten(1, 2)[used])
     return np.asarray(vectors[:, None].numpy(), dtype=np.float32), used
-
-
-@dataclass(frozen=True)
-class MaskSampler(FrameSampler):
-    """Applies a sampler to the frames of a video that have masks, as if they were all of it. For one decoding.
-
-    Attributes:
-        base: the sampler.
-        masks: of one query.
-        at: after `select`: frame -> its mask.
-    """
-
-    base: FrameSampler = field(default_factory=FrameSampler)
-    masks: tuple[Mask, ...] = ()
-    at: dict[int, Mask] = field(default_factory=dict)
-
-    def select(self, times: Sequence[float] | NDArray[np.floating]) -> list[int]:
-        """Choose among the frames shown at `times` that have masks.
-
-        Raises:
-            DataError: there are none, or two masks for one frame.
-        """
-        self.at.clear()
-        stamps = np.asarray(times, np.float64)
-        for mask in self.masks:
-            for frame in _frames_of(mask, stamps):
-                if frame in self.at:
-                    raise DataError(f"two masks for frame {frame}: {self.at[frame].where} and {mask.where}")
-                self.at[frame] = mask
-        if not self.at and len(stamps):
-            raise DataError(f"no mask is for one of its {len(stamps)} frames; the first is {self.masks[0].where}")
-        masked = sorted(self.at)
-        return [masked[place] for place in self.base.select(stamps[masked])]
-
-
-def _frames_of(mask: Mask, times: NDArray[np.float64]) -> list[int]:
-    if mask.for_all:
-        return list(range(len(times)))
-    if mask.frame is not None:
-        return [mask.frame] if mask.frame < len(times) else []
-    if not len(times):
-        return []
-    elapsed = times - times[0]
-    end = 2 * elapsed[-1] - elapsed[-2] if len(elapsed) > 1 else np.inf  # the last stays as long as the one before
-    seconds = mask.seconds or 0.0
-    return [int(np.searchsorted(elapsed, seconds + TIME_TOLERANCE, side="right")) - 1] if seconds < end else []
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.encoders.pixels import FitFrames, PillowFrames
 from muvr_train.features.extract import ExtractSettings
 from muvr_train.features.manifest import make_manifest
+from muvr_train.features.mask_frames import MaskSampler
 from muvr_train.features.masked import add_regions, check_maps, read_regions
 from muvr_train.features.masks import Mask
-from muvr_train.features.regions import MaskSampler, pool_inside, shares_inside
+from muvr_train.features.regions import pool_inside, shares_inside
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.writer import StoreWriter
