@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from muvr_train.rerank.one_question import options_of
 from muvr_train.rerank.types import Answer, Question
 
 CORRECT, WRONG, INVALID, FAILED, UNASKED = "correct", "wrong", "invalid", "failed", "not asked"
@@ -40,13 +41,8 @@ class Entry:
     @property
     def options(self) -> dict[str, str]:
         """Choice -> the text that stands for it, "" where the choice is all."""
-        question = self.question
-        if self.answer is not None and self.answer.choices:
-            known = self.answer.choices
-        else:
-            known = dict(zip(question.choices, question.about.get("options", ()), strict=False))
-        texts = {choice: str(known.get(choice, "")) for choice in question.choices}
-        return {choice: "" if text == choice else text for choice, text in texts.items()}
+        known = options_of(self.question) or {}
+        return {choice: str(known.get(choice, "")) for choice in self.question.choices}
 
 
 @dataclass(frozen=True)

@@ -182,15 +182,22 @@ def _protocol_parts(content: ReportContent) -> dict[str, Any]:
     warnings = [str(warning) for warning in meta.get("annotation_warnings", ())]
     if len(warnings) > MOST_WARNINGS:
         warnings = [*warnings[:MOST_WARNINGS], f"{len(warnings) - MOST_WARNINGS} more are in results.json"]
+    return {
+        **facts_of(meta),
+        "counts": counts_table(content.results),
+        "warnings": warnings,
+        "definitions": meta.get("definitions", DEFINITIONS),
+    }
+
+
+def facts_of(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The scalars of results.json's meta and of its protocol, and its longer documents as text."""
     facts = {**meta, **{f"protocol: {name}": value for name, value in meta.get("protocol", {}).items()}}
     store = meta.get("store") or {}
     facts |= {"store": store["path"]} if "path" in store else {}
     documents = {"Config": meta.get("config"), "Feature store": store.get("manifest")}
     return {
         "facts": [(name, value) for name, value in facts.items() if isinstance(value, (str, int, float, bool))],
-        "counts": counts_table(content.results),
-        "warnings": warnings,
-        "definitions": meta.get("definitions", DEFINITIONS),
         "documents": [(name, _document(value)) for name, value in documents.items() if value],
     }
 

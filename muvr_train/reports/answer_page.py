@@ -1,0 +1,249 @@
+"""The page of answers: figures, and a card for each question with what was shown, said and read; no server needed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from muvr_train.benchmarks.published import PublishedRow
+from muvr_train.reports.answer_cards import INSTRUCTIVE, Card, choose_cards, facet_values, make_cards
+from muvr_train.reports.answer_entries import entry_of, headings_of, title_of
+from muvr_train.reports.answer_pictures import LEFT_OUT, Sheet, remove_stale, save_sheets
+from muvr_train.reports.page import facts_of
+from muvr_train.reports.score_tables import MISSING, Cell, Row, ScoreTable, percent, without_empty
+from muvr_train.rerank.types import Answer, Question, Visual
+
+PICTURES = "report_files"
+WHOLE = ("all", "mean", "overall", "perception", "reasoning")
+"""Partitions with large figures."""
+MOST_TILES = 9
+SIGNED = ("reranking_score",)
+"""Metrics that are no shares."""
+ERROR = "_se"
+"""What the name of a metric's standard error ends with."""
+
+
+@dataclass(frozen=True)
+class AnswerLimits:
+    """Bounds on a page of answers.
+
+    Attributes:
+        items: cards; those with failed, invalid and wrong answers first.
+        seconds: in which pictures are made; those of earlier pages in the same folder are there at once.
+        picture_bytes: of all pictures.
+    """
+
+    items: int = 5000
+    seconds: float = 60.0
+    picture_bytes: int = 80_000_000
+
+
+def write_answer_page(
+    folder: Path,
+    questions: Sequence[Question],
+    verdicts: Mapping[tuple[str, str], str | None],
+    answers: Mapping[tuple[str, str], Answer],
+    rows: Sequence[Mapping[str, Any]],
+    meta: Mapping[str, Any],
+    published: Sequence[PublishedRow] = (),
+    loads: bool = True,
+    limits: AnswerLimits | None = None,
+) -> Path:
+    """Write report.html into `folder`, with its pictures in `report_files`, each file at once (temp file + rename).
+
+    Ids, prompts, answers and all other texts are escaped, and the page may run no script but its own.
+
+    Args:
+        folder: is made.
+        questions: in the order of the page. Those about targets of one query, with one tag, stand on one card.
+        verdicts: (question, setting) -> what the answer was read as, None where it is invalid or failed.
+        answers: (question, setting) -> the answer; what has none is shown as not asked.
+        rows: as in results.json.
+        meta: as in results.json: scalars, `notes` and `definitions` are shown.
+        published: rows that may stand beside these.
+        loads: whether images and videos are at hand; else there are no pictures, and the page says so.
+        limits: bounds, None for the usual ones.
+
+    Returns:
+        The path of report.html.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    limits = limits or AnswerLimits()
+    cards = make_cards(questions, verdicts, answers)
+    chosen = choose_cards(cards, limits.items)
+    folder.mkdir(parents=True, exist_ok=True)
+    sheets = _sheets(folder / PICTURES, chosen, limits) if loads else {}
+    text = _render(chosen, len(cards) - len(chosen), sheets, loads, _result_parts(rows, meta, published))
+    temporary = folder / ".report.html.tmp"
+    temporary.write_bytes(text.encode("utf-8", errors="replace"))
+    os.replace(temporary, folder / "report.html")
+    remove_stale(folder / PICTURES, sheets)
+    return folder / "report.html"
+
+
+def _sheets(folder: Path, cards: Sequence[Card], limits: AnswerLimits) -> dict[int, Sheet]:
+    instructive = sorted(cards, key=lambda card: INSTRUCTIVE.index(card.outcome))
+    visuals = [
+        part
+        for card in instructive
+        for entry in card.entries
+        for part in entry.question.parts
+        if isinstance(part, Visual)
+    ]
+    return save_sheets(folder, visuals, limits.seconds, limits.picture_bytes) if visuals else {}
+
+
+def _render(
+    cards: Sequence[Card], left_out: int, sheets: Mapping[int, Sheet], loads: bool, parts: Mapping[str, Any]
+) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("muvr_train.reports")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, loader=loader, trim_blocks=True)
+    script = loader.get_source(environment, "answers.js")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    facets = facet_values(cards)
+    numbers = {(name, value): f"{f}.{v}" for f, name in enumerate(facets) for v, value in enumerate(facets[name])}
+    return environment.get_template("answers.html").render(
+        **parts,
+        cards=[_card(card, numbers) for card in cards],
+        facets=[
+            {"name": name, "values": [_value(name, value, count, numbers) for value, count in values.items()]}
+            for name, values in facets.items()
+        ],
+        left_out=left_out,
+        sheets=sheets,
+        folder=PICTURES,
+        picture_note=_picture_note(sheets, loads),
+        script=script,
+        script_hash=f"sha256-{digest}",
+    )
+
+
+def _value(facet: str, value: str, count: int, numbers: Mapping[tuple[str, str], str]) -> dict[str, object]:
+    return {"name": value, "word": numbers[facet, value], "count": f"{count:,}"}
+
+
+def _card(card: Card, numbers: Mapping[tuple[str, str], str]) -> dict[str, object]:
+    words = [
+        numbers[name, value]
+        for name, values in card.facets.items()
+        for value in sorted(values)
+        if (name, value) in numbers
+    ]
+    title, facts = title_of(card)
+    visuals = [[part for part in entry.question.parts if isinstance(part, Visual)] for entry in card.entries]
+    common = _common(visuals) if len(card.entries) > 1 else 0
+    headings = headings_of(card)
+    return {
+        "kind": "failed" if card.outcome == "not asked" else card.outcome,
+        "title": title,
+        "facts": facts,
+        "words": " ".join(words),
+        "visuals": [_visual(part) for part in visuals[0][:common]],
+        "entries": [
+            {**entry_of(entry, heading), "visuals": [_visual(part) for part in own[common:]]}
+            for entry, own, heading in zip(card.entries, visuals, headings, strict=True)
+        ],
+    }
+
+
+def _common(visuals: Sequence[Sequence[Visual]]) -> int:
+    """How many of the first images and videos are those of all questions."""
+    number = 0
+    for parts in zip(*visuals, strict=False):
+        if len({(part.kind, part.name) for part in parts}) > 1:
+            break
+        number += 1
+    return number
+
+
+def _visual(part: Visual) -> dict[str, object]:
+    return {"place": id(part), "kind": part.kind, "name": part.name}
+
+
+def _picture_note(sheets: Mapping[int, Sheet], loads: bool) -> str:
+    if not loads:
+        return "There are no pictures: the answers were made without looking at any image or video."
+    left_out = sum(sheet == LEFT_OUT for sheet in sheets.values())
+    broken = sum(bool(sheet.why) for sheet in sheets.values()) - left_out
+    counts = {"cannot be shown (their cards say why)": broken, "were left out to keep the page small": left_out}
+    parts = [f"{number:,} {what}" for what, number in counts.items() if number]
+    return f"Of {len(sheets):,} images and videos {' and '.join(parts)}." if parts else ""
+
+
+def _result_parts(
+    rows: Sequence[Mapping[str, Any]], meta: Mapping[str, Any], published: Sequence[PublishedRow]
+) -> dict[str, Any]:
+    model = meta.get("model", meta.get("answerer", "answers"))
+    benchmark = next((str(row["benchmark"]) for row in rows), str(meta.get("benchmark", "")))
+    headline = [f"muvr-train {meta.get('version', '?')}", *([str(meta["time"])] if "time" in meta else [])]
+    return {
+        "title": f"{model} on {benchmark}" if benchmark else str(model),
+        "headline": headline,
+        "tiles": list(_tiles(rows)),
+        "table": rows_table(rows, published),
+        "published": "; ".join(dict.fromkeys(row.source for row in published)),
+        "notes": [str(note) for note in meta.get("notes", ())],
+        "definitions": meta.get("definitions", {}),
+        **facts_of(meta),
+    }
+
+
+def _tiles(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+    """The accuracy of each setting in large figures, by group where there are not too many."""
+    known = [row for row in rows if row["partition"] in WHOLE and "accuracy" in row["metrics"]]
+    if len(known) > MOST_TILES:
+        known = [row for row in known if row["partition"] in ("all", "mean", "overall")]
+    for row in known[:MOST_TILES]:
+        metrics = row["metrics"]
+        more = [f"Reranking Score {metrics[name]:+.2f}" for name in SIGNED if metrics.get(name) is not None]
+        more += [f"parse rate {percent(metrics['parse_rate'])}"] if metrics.get("parse_rate") is not None else []
+        name = f"{row['mode']}, {row['partition']}"
+        yield {"name": name, "value": percent(metrics["accuracy"]), "what": ", ".join(["accuracy", *more])}
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]], published: Sequence[PublishedRow] = ()) -> ScoreTable:
+    """All rows, a column for each metric (its standard error beside it), the published ones below."""
+    every = [row["metrics"] for row in rows] + [row.metrics for row in published]
+    names = [name for name in dict.fromkeys(name for metrics in every for name in metrics) if not name.endswith(ERROR)]
+    lines = [
+        Row(
+            (str(row["mode"]), str(row["partition"])),
+            (
+                *(_figure(name, row["metrics"]) for name in names),
+                _seconds(row.get("timing", {}).get("seconds_per_item")),
+                Cell(f"{row.get('counts', {}).get('questions', MISSING)}"),
+            ),
+            "mean" if row["partition"] in WHOLE[:3] else "",
+        )
+        for row in rows
+    ]
+    lines += [
+        Row(
+            (f"{row.system} (published)", row.partition),
+            (*(_figure(name, row.metrics) for name in names), Cell(MISSING), Cell(MISSING)),
+            "published",
+        )
+        for row in published
+    ]
+    columns = (*(name.replace("_", " ") for name in names), "s / question", "questions")
+    return without_empty(ScoreTable("rows of results.json", ("setting", "partition"), columns, tuple(lines)))
+
+
+def _figure(name: str, metrics: Mapping[str, Any]) -> Cell:
+    value, error = metrics.get(name), metrics.get(f"{name}{ERROR}")
+    if name in SIGNED:
+        return Cell(MISSING if value is None else f"{value:+.2f}", spread="" if error is None else f"{error:.2f}")
+    return Cell(percent(value), spread="" if error is None else percent(error))
+
+
+def _seconds(value: float | None) -> Cell:
+    return Cell(MISSING if value is None else f"{value:.3g}")
