@@ -22,6 +22,7 @@ from muvr_train.preflight.fusion import OWN_HEAD_RULES, check_fusion, is_own_hea
 from muvr_train.preflight.monitor import check_monitor
 from muvr_train.preflight.parts import check_parts
 from muvr_train.preflight.regimes import check_regime, check_seeds
+from muvr_train.preflight.rerank import check_rerank
 from muvr_train.preflight.rules import SHARE, number
 from muvr_train.preflight.teacher import check_teacher
 from muvr_train.preflight.values import OWN_MODEL_RULES, RULES, modes_of
@@ -73,6 +74,7 @@ def check_values(cfg: DictConfig) -> None:
     _check_weights(cfg)
     check_teacher(cfg)
     check_fusion(cfg)
+    check_rerank(cfg)
     benchmark = cfg.get("benchmark")
     check_calibration(cfg, None if benchmark is None else benchmark.modes or modes_of(benchmark.name))
 
@@ -84,7 +86,7 @@ def check_paths(cfg: DictConfig) -> None:
         DataError: it is not.
     """
     paths = ("benchmark.annotations", "data.annotations", "data.features", "data.videos", "calibration_background")
-    for key in (*paths, "model.weights"):
+    for key in (*paths, "model.weights", "rerank.masks"):
         value = OmegaConf.select(cfg, key, throw_on_missing=False)
         if value is not None and not Path(value).exists():
             raise DataError(f"{key}={value}: there is no such file or folder")

@@ -15,6 +15,7 @@ PATH_KEYS = frozenset(
         "data.annotations",
         "benchmark.annotations",
         "data.features",
+        "rerank.masks",
         "ckpt_path",
         "model.weights",
         "scores",

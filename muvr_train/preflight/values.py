@@ -6,6 +6,7 @@ from muvr_train.memory import is_bytes
 from muvr_train.preflight.annotated import ANNOTATED
 from muvr_train.preflight.parts import PART_RULES
 from muvr_train.preflight.regimes import REGIME_RULES
+from muvr_train.preflight.rerank import RERANK_RULES
 from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, one_or_several, optional, several, whole
 from muvr_train.preflight.scores import FUSIONS
 
@@ -50,6 +51,7 @@ RULES: dict[str, Rule] = {
     "data.size": one_of("tiny", "default", "large"),
     **REGIME_RULES,
     **PART_RULES,
+    **RERANK_RULES,
     "data.workers": optional(whole(0)),
     "data.prefetch": whole(0),
     "data.fractions": several(SHARE, length=3),
