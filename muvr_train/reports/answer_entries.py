@@ -40,9 +40,8 @@ def entry_of(entry: Entry, heading: str) -> dict[str, object]:
     """Everything about a question but its images and videos."""
     question, answer = entry.question, entry.answer
     text = "" if answer is None else answer.text
-    kept = (
-        text if len(text) <= MOST_ANSWER else f"{text[:MOST_ANSWER]}\n... ({len(text) - MOST_ANSWER:,} characters more)"
-    )
+    more = len(text) - MOST_ANSWER
+    end = f"\n... ({more:,} characters more are in answers.jsonl)" if more > 0 else ""
     return {
         "heading": heading,
         "facts": [f"{name} {_short(question.about[name])}" for name in FACTS if question.about.get(name) is not None],
@@ -54,7 +53,7 @@ def entry_of(entry: Entry, heading: str) -> dict[str, object]:
         "read": _read(entry),
         "costs": _costs(entry),
         "reason": "" if answer is None else answer.reason,
-        "answer": text[:MOST_ANSWER] + more,
+        "answer": text[:MOST_ANSWER] + end,
         "long": len(text) > LONG or text.count("\n") > 8,
         "tokens": _tokens(answer.tokens if answer is not None else None),
         "prompt": prompt_of(question),
