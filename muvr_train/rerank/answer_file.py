@@ -65,7 +65,7 @@ class AnswerFile:
         self.close()
 
     def find(self, key: str) -> Answer | None:
-        """Give what came of the question with this key: the last answer, or the last failure if it was never answered."""
+        """Give what came of the question with this key: the last answer, or the last failure where there is none."""
         return self._answers.get(key)
 
     def append(self, answer: Answer) -> None:

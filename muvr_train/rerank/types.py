@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -124,7 +124,7 @@ class AnswerError(DataError):
         self.fatal = fatal
 
 
-class NoAnswer(AnswerError):
+class NoAnswerError(AnswerError):
     """There is no answer to this question, which says nothing about others (a file without a line for it)."""
 
 
@@ -162,6 +162,13 @@ class Answerer(ABC):
         Raises:
             ConfigError: a setting cannot be used.
             DataError: what it needs is missing or broken.
+        """
+
+    def begin(self, questions: Sequence[Question]) -> None:  # noqa: B027 (may do nothing)
+        """Look at all questions of a run, before `identity` and before the first one is asked.
+
+        Raises:
+            DataError: what it knows does not fit them.
         """
 
     def close(self) -> None:  # noqa: B027 (may do nothing)

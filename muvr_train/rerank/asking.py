@@ -1,0 +1,181 @@
+"""Asking many questions: several at once where the answerer allows it, nothing twice, and nothing lost."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import closing
+
+from muvr_train.errors import DataError
+from muvr_train.features.progress import Progress
+from muvr_train.rerank.answer_file import AnswerFile
+from muvr_train.rerank.one_question import Asker, Ready
+from muvr_train.rerank.types import Answer, Answerer, NoAnswerError, Question
+
+log = logging.getLogger(__name__)
+AHEAD = 2
+"""Questions whose pixels are decoded ahead where one is asked at a time."""
+LEAST_STRETCH = 8
+
+
+def ask(
+    answerer: Answerer, questions: Sequence[Question], file: AnswerFile, logprobs: bool = False, label: str = "asking"
+) -> dict[tuple[str, str], Answer]:
+    """Ask what the file has no answer to; questions that failed before are asked again.
+
+    Never are more than `answerer.concurrency` questions asked at once. Their pixels are decoded in the same threads;
+    where only one is asked at a time, a thread decodes the next ones meanwhile. Every answer is written as soon as it
+    is there, so that Ctrl-C or a kill loses only those under way.
+
+    Args:
+        answerer: prepared.
+        questions: each with a (id, setting) of its own.
+        file: the answers so far; all that comes is appended.
+        logprobs: whether log-probabilities of the first token are wanted.
+        label: of the progress bar.
+
+    Returns:
+        (id, setting) -> answer or failure, in the order of the questions, whatever order they came in.
+
+    Raises:
+        DataError: the answerer can answer nothing (wrong key, first stretch of nothing but failures), its class has a
+            fault, or the file cannot be written. It says how many answers are kept and how to go on.
+        ValueError: two questions have the same (id, setting).
+    """
+    places = {(question.id, question.setting): place for place, question in enumerate(questions)}
+    if len(places) < len(questions):
+        raise ValueError("two questions have the same id and setting")
+    answerer.begin(questions)
+    session = _Session(Asker(answerer, logprobs), file, max(LEAST_STRETCH, 2 * answerer.concurrency))
+    stream = _in_threads(session, questions) if answerer.concurrency > 1 else _in_turn(session, questions)
+    found: dict[tuple[str, str], Answer] = {}
+    try:
+        with closing(Progress(label, len(questions))) as bar, closing(stream):
+            for answer in stream:
+                found[answer.question, answer.setting] = answer
+                if not answer.answered:
+                    bar.describe(f"{label} ({session.failed} failed)")
+                bar.advance()
+    except DataError as error:
+        raise DataError(f"{str(error).rstrip('.')}. {how_to_go_on(file, session.answered)}") from error
+    except KeyboardInterrupt:
+        log.warning("stopped. %s", how_to_go_on(file, session.answered))
+        raise
+    return {place: found[place] for place in places}
+
+
+def how_to_go_on(file: AnswerFile, fresh: int) -> str:
+    """Say what is kept and which setting asks only the rest."""
+    again = f"out={file.path.parent}" if file.path.name == "answers.jsonl" else f"answers={file.path}"
+    return (
+        f"{file.asked_before + fresh} answers are kept in {file.path}: the same command with {again} asks only the rest"
+    )
+
+
+class _Session:
+    """Asks one question after another, writes down and counts what comes; may be used by several threads.
+
+    Args:
+        asker: of the answerer.
+        file: of the answers.
+        stretch: so many failures without any answer stop the run.
+    """
+
+    def __init__(self, asker: Asker, file: AnswerFile, stretch: int) -> None:
+        self.asker = asker
+        self.file = file
+        self.stretch = stretch
+        self.answered = self.failed = self._refused = 0
+        self._lock = threading.Lock()
+
+    def look(self, question: Question) -> Ready:
+        """Find the answer in the file, or load what is to be seen."""
+        return self.asker.look(question, self.file)
+
+    def ask(self, ready: Ready) -> Answer:
+        """Ask, unless the answer is known.
+
+        Raises:
+            DataError: see `ask` above.
+        """
+        if ready.known is not None:
+            return ready.known
+        answer = self.asker.answer(ready)
+        self.file.append(answer)
+        with self._lock:
+            self._count(ready, answer)
+        return answer
+
+    def _count(self, ready: Ready, answer: Answer) -> None:
+        self.answered += answer.answered
+        self.failed += not answer.answered
+        self._refused += ready.refusal is not None and not isinstance(ready.refusal, NoAnswerError)
+        if self.answered == 0 and self._refused >= self.stretch:
+            raise DataError(f"the first {self._refused} questions all failed, the last one with: {answer.reason}")
+
+
+Stream = Generator[Answer, None, None]
+
+
+def _in_turn(session: _Session, questions: Sequence[Question]) -> Stream:
+    """Ask one after another, in this thread; a second one decodes ahead where there is anything to decode."""
+    if not session.asker.answerer.needs_visuals:
+        for question in questions:
+            yield session.ask(session.look(question))
+        return
+    slots, stop = threading.Semaphore(AHEAD), threading.Event()
+    decoded: queue.SimpleQueue[Ready | BaseException] = queue.SimpleQueue()
+
+    def decode() -> None:
+        for question in questions:
+            slots.acquire()
+            if stop.is_set():
+                return
+            try:
+                decoded.put(session.look(question))
+            except BaseException as error:  # noqa: BLE001 (raised by the thread that waits for it)
+                decoded.put(error)
+                return
+
+    threading.Thread(target=decode, name="decode-ahead", daemon=True).start()
+    try:
+        for _ in questions:
+            ready = decoded.get()
+            if isinstance(ready, BaseException):
+                raise ready
+            slots.release()
+            yield session.ask(ready)
+    finally:
+        stop.set()
+        slots.release()
+
+
+def _in_threads(session: _Session, questions: Sequence[Question]) -> Stream:
+    """Decode and ask in as many threads as the answerer allows."""
+    stop, lock, todo = threading.Event(), threading.Lock(), iter(questions)
+    done: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+
+    def work() -> None:
+        while not stop.is_set():
+            with lock:
+                question = next(todo, None)
+            if question is None:
+                return
+            try:
+                done.put(session.ask(session.look(question)))
+            except BaseException as error:  # noqa: BLE001 (raised by the thread that waits for it)
+                stop.set()
+                done.put(error)
+
+    for number in range(min(session.asker.answerer.concurrency, len(questions))):
+        threading.Thread(target=work, name=f"ask-{number}", daemon=True).start()  # Ctrl-C does not wait for a server
+    try:
+        for _ in questions:
+            item = done.get()
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
