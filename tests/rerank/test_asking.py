@@ -240,7 +240,7 @@ def test_an_answer_must_be_a_reply(tmp_path: Path, given_reply: Reply) -> None:
         def reply(self, request: Request) -> Reply:
             return given_reply
 
-    with AnswerFile(tmp_path / "a.jsonl") as file, pytest.raises(DataError, match="Strange.answer must give a Reply"):
+    with AnswerFile(tmp_path / "a.jsonl") as file, pytest.raises(DataError, match=r"Strange\.answer must give a Reply"):
         ask(Strange(), [question("q")], file)
 
 
