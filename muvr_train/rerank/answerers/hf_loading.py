@@ -1,0 +1,180 @@
+"""Loads a model of the `transformers` package from a folder, or says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.rerank.answerers.hf_chat import Chat, MethodChat, TemplateChat
+from muvr_train.rerank.answerers.hf_folder import first_line
+from muvr_train.rerank.answerers.hf_inputs import InputSettings, bound_pixels
+
+INSTALL = "pip install 'muvr-train[mllm]'"
+SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
+"""Values of device_map that spread a model over devices; any other one is a single device."""
+ELSEWHERE = "ask it through a server (answerer=openai), a class of your own, or answers made elsewhere (answerer=file)"
+
+
+@dataclass(frozen=True)
+class LoadSettings:
+    """How a model is loaded; see `Transformers`."""
+
+    dtype: str = "auto"
+    device_map: str | None = None
+    attention: str | None = None
+    trust_remote_code: bool = False
+    interface: str = "auto"
+
+
+def load_chat(model: str, folder: Path, settings: LoadSettings, inputs: InputSettings) -> Chat:
+    """Load model and processor.
+
+    Args:
+        model: what the user calls it, for messages.
+        folder: with configuration and weights.
+        settings: how it is loaded.
+        inputs: how questions are shown.
+
+    Raises:
+        ConfigError: a package is missing, the model's own code is not allowed, or a setting does not fit the model.
+        DataError: the model cannot be loaded or is not one for images and texts.
+    """
+    facts = read_config(model, folder)
+    with _explained(model, folder, settings, facts):
+        if interface_of(facts, settings.interface) == "minicpm_v":
+            return _method_chat(model, folder, settings, inputs)
+        return _template_chat(model, folder, settings, inputs)
+
+
+def read_config(model: str, folder: Path) -> Mapping[str, Any]:
+    """Read config.json.
+
+    Raises:
+        DataError: it is broken, or the model is one that has its own programs.
+    """
+    path = folder / "config.json"
+    try:
+        facts = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"answerer.model={model}: {path} is no configuration ({first_line(error)})") from error
+    if "videorefer" in str([facts.get("model_type"), facts.get("architectures")]).lower():
+        raise DataError(
+            f"answerer.model={model}: VideoRefer has a package of its own, for an old release of transformers; answer "
+            "questions.jsonl with it and give the answers with answerer=file, or write a class of your own"
+        )
+    return facts
+
+
+def interface_of(facts: Mapping[str, Any], interface: str) -> str:
+    """Choose how to ask: MiniCPM-V's own code has a chat method, all others have a chat template."""
+    own = "auto_map" in facts and str(next(iter(facts.get("architectures") or [""]))).startswith("MiniCPM")
+    return ("minicpm_v" if own else "chat_template") if interface == "auto" else interface
+
+
+def _template_chat(model: str, folder: Path, settings: LoadSettings, inputs: InputSettings) -> Chat:
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    processor = AutoProcessor.from_pretrained(str(folder), trust_remote_code=settings.trust_remote_code)
+    if getattr(processor, "image_processor", None) is None:
+        raise DataError(
+            f"answerer.model={model}: has no processor of images ({type(processor).__name__}); is it a model for texts "
+            f"alone, or one whose own code has no chat template? If so, {ELSEWHERE}"
+        )
+    if not processor.chat_template:
+        raise DataError(
+            f"answerer.model={model}: has no chat template; take the variant that was trained to chat (often -Instruct "
+            f"or -hf), or put its chat_template.jinja into {folder}"
+        )
+    if not bound_pixels(processor, inputs) and (inputs.max_pixels or inputs.min_pixels):
+        raise ConfigError(
+            f"answerer.max_pixels, min_pixels: {type(processor.image_processor).__name__} of {model} has no such "
+            "bounds; use benchmark.resolution, or answerer.processor with options that it has"
+        )
+    return TemplateChat(_model(AutoModelForImageTextToText, folder, settings), processor, inputs)
+
+
+def _method_chat(model: str, folder: Path, settings: LoadSettings, inputs: InputSettings) -> Chat:
+    from transformers import AutoModel, AutoTokenizer
+
+    if inputs.clip_as == "video" or inputs.max_pixels or inputs.min_pixels or inputs.template:
+        raise ConfigError(
+            f"answerer.model={model} is asked by its own chat method, which takes frames only: leave clip_as=frames, "
+            "and max_pixels, min_pixels and template unset"
+        )
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=settings.trust_remote_code)
+    loaded = _model(AutoModel, folder, settings)
+    if not callable(getattr(loaded, "chat", None)):
+        raise ConfigError(f"answerer.interface=minicpm_v: {type(loaded).__name__} of {model} has no method chat")
+    return MethodChat(loaded, tokenizer, inputs)
+
+
+def _model(kind: Any, folder: Path, settings: LoadSettings) -> Any:
+    """Load weights, all of them, and put the model on its device."""
+    import torch
+    import transformers
+
+    spread = settings.device_map in SPREAD
+    release = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+    options: dict[str, Any] = {"dtype" if release >= (4, 56) else "torch_dtype": settings.dtype}
+    if settings.attention is not None:
+        options["attn_implementation"] = settings.attention
+    if spread:
+        options["device_map"] = settings.device_map
+    model, info = kind.from_pretrained(
+        str(folder), trust_remote_code=settings.trust_remote_code, output_loading_info=True, **options
+    )
+    missing = sorted(str(name) for name in info["missing_keys"])
+    if missing:
+        raise DataError(f"{folder}: its weights lack {len(missing)} parts of the model: {shorten(missing, 4)}")
+    if not spread:
+        model = model.to(torch.device(settings.device_map or best_device()))
+    return model.eval()
+
+
+def best_device() -> str:
+    """Name the best single device that is there."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+@contextmanager
+def _explained(model: str, folder: Path, settings: LoadSettings, facts: Mapping[str, Any]) -> Iterator[None]:
+    """Turn what loading raises into errors that say what to do."""
+    import transformers
+    from safetensors import SafetensorError
+
+    kind, at = facts.get("model_type"), f"answerer.model={model}"
+    code = sorted(path.name for path in folder.glob("*.py"))
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(f"{at}: {first_line(error)}; {INSTALL} brings what the tested models need") from error
+    except (OSError, ValueError, RuntimeError, KeyError, AttributeError, TypeError, SafetensorError) as error:
+        text = str(error)
+        if "trust_remote_code" in text:
+            raise ConfigError(
+                f"{at}: {kind} needs program code that comes with the model ({shorten(code, 4) or 'from the hub'}); "
+                "read it, and if you trust it set answerer.trust_remote_code=true. Some such models have a variant "
+                "without, named -hf"
+            ) from error
+        if "attn_implementation" in text:
+            raise ConfigError(f"answerer.attention={settings.attention}: {first_line(error)}") from error
+        if "accelerate" in text:
+            raise ConfigError(
+                f"answerer.device_map={settings.device_map} needs another package: pip install accelerate"
+            ) from error
+        if "Unrecognized configuration class" in text:
+            raise DataError(f"{at}: {kind} is not a model that takes images and texts and writes texts") from error
+        own = "; its own code may be for another release" if settings.trust_remote_code and code else ""
+        raise DataError(
+            f"{at}: cannot be loaded with transformers {transformers.__version__}: {type(error).__name__}: "
+            f"{first_line(error)}{own}. Is it complete, and known to this release?"
+        ) from error
