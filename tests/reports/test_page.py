@@ -23,7 +23,7 @@ from muvr_train.reports.write import write_results
 from muvr_train.results import Results
 from tests.reports.contents import NASTY, RTL, make_content, make_partition, make_results
 
-VOID = {"meta", "img", "br", "link", "line", "path", "use"}
+VOID = {"meta", "img", "br", "input", "link", "line", "path", "use"}
 
 
 @dataclass
