@@ -13,8 +13,8 @@ CORRECT, WRONG, INVALID, FAILED, UNASKED = "correct", "wrong", "invalid", "faile
 OUTCOMES = (CORRECT, WRONG, INVALID, FAILED, UNASKED)
 INSTRUCTIVE = (FAILED, INVALID, WRONG, CORRECT, UNASKED)
 """What gets pictures and room first."""
-OF_ONE_QUERY = ("benchmark", "partition", "query", "expression", "tag", "pair")
-"""Facts that questions of one card share, where they have a query and a target."""
+TOGETHER = {"muvr_qa": ("partition", "pair"), "rerank": ("query", "expression")}
+"""Benchmark -> the facts that questions of one card share; of any other benchmark each has a card of its own."""
 FACETS = ("partition", "task", "group", "granularity")
 """Facts that cards can be filtered by, where there are any."""
 
@@ -36,7 +36,12 @@ class Entry:
             return FAILED
         if self.verdict is None:
             return INVALID
-        return CORRECT if self.verdict == self.question.truth else WRONG
+        return CORRECT if self.verdict in self.right else WRONG
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        """The right choice, and others with the same text."""
+        return tuple(self.question.about.get("right", ())) or (self.question.truth,)
 
     @property
     def options(self) -> dict[str, str]:
@@ -77,16 +82,13 @@ def make_cards(
     verdicts: Mapping[tuple[str, str], str | None],
     answers: Mapping[tuple[str, str], Answer],
 ) -> list[Card]:
-    """Put questions on cards, in order: those about targets of one query, tag and setting on one, any other alone."""
+    """Put questions on cards, in order: the two of a pair on one, all reranked videos of a query on one."""
     groups: dict[tuple[object, ...], list[Entry]] = {}
     for question in questions:
         key = (question.id, question.setting)
         entry = Entry(question, answers.get(key), verdicts.get(key))
         groups.setdefault(_group(question), []).append(entry)
-    cards: list[Card] = []
-    for entries in groups.values():
-        cards += _pairs(entries) or [Card(tuple(entries))]
-    return cards
+    return [_card(entries) for entries in groups.values()]
 
 
 def choose_cards(cards: Sequence[Card], most: int) -> list[Card]:
@@ -116,23 +118,16 @@ def facet_values(cards: Iterable[Card]) -> dict[str, dict[str, int]]:
 
 
 def _group(question: Question) -> tuple[object, ...]:
-    about = question.about
-    if "query" in about and "target" in about:
-        return (question.setting, *(str(about.get(name)) for name in OF_ONE_QUERY))
-    return (question.setting, question.id)
+    names = TOGETHER.get(str(question.about.get("benchmark")))
+    own = (question.id,) if names is None else tuple(question.about[name] for name in names)
+    return (question.setting, *own)
 
 
-def _pairs(entries: Sequence[Entry]) -> list[Card]:
-    """Pairs of a match and another, where the questions are such; else none."""
-    if any(entry.question.about.get("benchmark", "muvr_qa") != "muvr_qa" for entry in entries):
-        return []
-    if any(entry.question.choices != ("yes", "no") or "target" not in entry.question.about for entry in entries):
-        return []
-    matches = [entry for entry in entries if entry.question.truth == "yes"]
-    others = [entry for entry in entries if entry.question.truth == "no"]
-    if len(matches) != len(others):
-        return []
-    return [Card(pair, _pair_outcome(*pair)) for pair in zip(matches, others, strict=True)]
+def _card(entries: Sequence[Entry]) -> Card:
+    """A card; of two questions of MUVR-QA, one with a match, a pair."""
+    match, *others = sorted(entries, key=lambda entry: entry.question.truth != "yes")
+    is_pair = match.question.about.get("benchmark") == "muvr_qa" and match.question.truth == "yes" and len(others) == 1
+    return Card((match, *others), _pair_outcome(match, others[0])) if is_pair else Card(tuple(entries))
 
 
 def _pair_outcome(match: Entry, other: Entry) -> str:
@@ -151,6 +146,7 @@ def _facets(card: Card) -> dict[str, frozenset[str]]:
         if values:
             facets[name] = frozenset(values)
     facets["setting"] = frozenset([card.setting])
-    if any("tag" in entry.question.about for entry in card.entries):
-        facets["tag"] = frozenset("tagged" if entry.question.about.get("tag") else "untagged" for entry in card.entries)
+    about = card.entries[0].question.about
+    if "tag" in about or "expression" in about:
+        facets["tag"] = frozenset(["tagged" if about.get("tag") or about.get("expression") else "untagged"])
     return facets

@@ -71,7 +71,7 @@ def _options(entry: Entry) -> list[dict[str, object]]:
     if not any(options.values()):
         return []
     return [
-        {"name": name, "text": text, "right": name == entry.question.truth, "chosen": name == entry.verdict}
+        {"name": name, "text": text, "right": name in entry.right, "chosen": name == entry.verdict}
         for name, text in options.items()
     ]
 

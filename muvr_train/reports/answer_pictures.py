@@ -6,10 +6,9 @@ import hashlib
 import io
 import math
 import os
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from muvr_train.rerank.types import Picture, Pixels, Visual
 FRAME = (160, 90)  # the most pixels of a frame on a sheet, width and height
 PICTURE = (480, 270)  # the same of an image, and of a video of one frame
 QUALITY = 72
+SLACK = 2**21  # bytes more than there is room for that may be made, so that the first ones surely are
 MADE = 1  # changes whenever sheets are made differently: files of another number are not used again
 
 
@@ -33,21 +33,6 @@ class Sheet:
     height: int = 0
     size: int = 0
     why: str = ""
-
-
-@dataclass
-class _Room:
-    """Bytes that may still be written."""
-
-    left: int
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def take(self, size: int) -> bool:
-        with self.lock:
-            if size > self.left:
-                return False
-            self.left -= size
-            return True
 
 
 LEFT_OUT = Sheet(why="left out to keep the page small and quick to make")
@@ -71,17 +56,34 @@ def save_sheets(folder: Path, visuals: Sequence[Visual], seconds: float, most_by
     folder.mkdir(parents=True, exist_ok=True)
     stop = time.monotonic() + seconds
     own = {id(visual): visual for visual in visuals}
-    files = in_time(own, lambda number: _file_name(own[number]), seconds)
+    files = in_time(own, lambda number: _file_name(own[number]), seconds / 2)
     first = {file: own[number] for number, file in files.items() if isinstance(file, str)}
-    room = _Room(most_bytes)
+    written: list[int] = []
     wanted = [file for file in (files.get(number) for number in own) if isinstance(file, str)]
-    made = in_time(wanted, lambda file: _saved(folder / file, first[file], room), stop - time.monotonic())
 
-    def outcome(number: int) -> Sheet:
-        file = files.get(number)
-        return _judged(made.get(file) if isinstance(file, str) else file)
+    def save(file: str) -> Sheet:
+        if sum(written) > most_bytes + SLACK:
+            return LEFT_OUT
+        sheet = _saved(folder / file, first[file])
+        written.append(sheet.size)
+        return sheet
 
-    return {number: outcome(number) for number in own}
+    made = in_time(wanted, save, stop - time.monotonic())
+    return _within(most_bytes, {number: _judged(made, files.get(number)) for number in own})
+
+
+def _within(most_bytes: int, sheets: Mapping[int, Sheet]) -> dict[int, Sheet]:
+    """The first ones that fit; the others stay out."""
+    files: set[str] = set()
+    kept, total = {}, 0
+    for number, sheet in sheets.items():
+        if sheet.file in files or total + sheet.size <= most_bytes:
+            kept[number] = sheet
+            total += 0 if sheet.file in files else sheet.size
+            files.add(sheet.file)
+        else:
+            kept[number] = LEFT_OUT
+    return kept
 
 
 def _file_name(visual: Visual) -> str:
@@ -126,33 +128,29 @@ def _fitted(frame: Pixels, box: tuple[int, int]) -> Pixels:
     return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BILINEAR))
 
 
-def _saved(path: Path, visual: Visual, room: _Room) -> Sheet:
+def _saved(path: Path, visual: Visual) -> Sheet:
     from PIL import Image
 
-    content = path.read_bytes() if path.is_file() else b""
-    if not content:
-        if room.left <= 0:
-            return LEFT_OUT
+    if path.is_file():
+        content = path.read_bytes()
+    else:
         part = visual.load()
         frames = (part.pixels,) if isinstance(part, Picture) else part.frames
         if not frames:
             raise DataError(f"{visual.name}: has no frames")
         content = sheet_of(frames)
-    if not room.take(len(content)):
-        return LEFT_OUT
-    width, height = Image.open(io.BytesIO(content)).size
-    if not path.is_file():
-        temporary = path.with_name(f".{path.stem}.{threading.get_ident()}.tmp")
+        temporary = path.with_name(f".{path.stem}.tmp")
         temporary.write_bytes(content)
         os.replace(temporary, path)
+    width, height = Image.open(io.BytesIO(content)).size
     return Sheet(path.name, width, height, len(content))
 
 
-def _judged(made: Sheet | Exception | None) -> Sheet:
-    if made is None:
-        return LEFT_OUT
-    if isinstance(made, DataError):
-        return Sheet(why=str(made))
-    if isinstance(made, Exception):
-        raise made
-    return made
+def _judged(made: Mapping[str, Sheet | Exception], file: str | Exception | None) -> Sheet:
+    """What became of a file, or why it has no name."""
+    result = made.get(file) if isinstance(file, str) else file
+    if isinstance(result, DataError):
+        return Sheet(why=str(result))
+    if isinstance(result, Exception):
+        raise result
+    return result or LEFT_OUT

@@ -34,14 +34,29 @@ def broken(kind: Any, name: str, reason: str) -> Visual:
 
 def qa_question(query: str, target: str, truth: str, tag: str = "+night", shown: Visual | None = None) -> Question:
     """One half of a pair."""
-    about = {"partition": "news", "query": query, "target": target, "tag": tag}
+    about = {
+        "benchmark": "muvr_qa",
+        "partition": "news",
+        "query": query,
+        "target": target,
+        "tag": tag,
+        "pair": query + tag,
+    }
     parts = ("This is the query.", visual("image", query), "Frames:", shown or visual("video", target, 6), "Same?")
     return Question(f"news/{query}/{target}/{tag}", "images_6f", parts, ("yes", "no"), truth, about=about)
 
 
+def rerank_question(query: str, video: str, truth: str) -> Question:
+    """One of the videos that are reranked for a query."""
+    about = {"benchmark": "rerank", "partition": "news", "query": query, "target": video, "expression": ""}
+    parts = ("Query:", visual("image", query), "Video:", visual("video", video, 6), "Same?")
+    return Question(f"{query}|{video}|", "images_6f", parts, ("yes", "no"), truth, about=about)
+
+
 def iv_question(number: int, truth: str = "B", setting: str = "after_32f", **about: Any) -> Question:
     """A question with three options."""
-    facts = {"task": "Counting", "group": "reasoning", "options": ("one", "two", "three"), "question": "How many?"}
+    options = dict(zip(LETTERS, ("one", "two", "three"), strict=True))
+    facts = {"task": "Counting", "group": "reasoning", "options": options, "question": "How many?"}
     parts = (
         visual("video", f"v{number}", 32),
         visual("image", f"v{number}.png"),

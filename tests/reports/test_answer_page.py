@@ -23,7 +23,7 @@ from muvr_train.reports.answer_cards import choose_cards, facet_values, make_car
 from muvr_train.reports.answer_page import AnswerLimits, rows_table, write_answer_page
 from muvr_train.reports.answer_pictures import save_sheets, sheet_of
 from muvr_train.rerank.types import Answer, Clip, Picture, Question
-from tests.reports.answered import broken, by_key, failure, iv_question, qa_question, said, visual
+from tests.reports.answered import broken, by_key, failure, iv_question, qa_question, rerank_question, said, visual
 from tests.reports.contents import NASTY, RTL
 from tests.reports.test_page import Page, parsed
 
@@ -116,17 +116,26 @@ def test_what_a_pair_adds_to_the_reranking_score(match: str | None, other: str |
     assert card.pair == f"{match or 'invalid'}, {other} {pair}"
 
 
-def test_targets_of_one_query_that_are_no_pairs_share_a_card(tmp_path: Path) -> None:
-    asked = [qa_question("q", f"t{number}", "yes" if number < 3 else "no") for number in range(4)]
+def test_the_reranked_videos_of_a_query_share_a_card(tmp_path: Path) -> None:
+    asked = [rerank_question("q", f"t{number}", "yes" if number == 2 else "no") for number in range(4)]
     page = write(tmp_path, asked)
     assert len(cards_of(page)) == 1
     assert len([e for e in page.find("div") if str(e.get("class")).startswith("entry ")]) == 4
     assert len(page.find("img")) == 1 + 4  # the query once
 
 
+def test_options_with_the_text_of_the_right_one_are_right_too() -> None:
+    question = iv_question(0, right=("B", "C"))
+    answers = by_key([said(question, "C")])
+    (card,) = make_cards([question], {(question.id, question.setting): "C"}, answers)
+    assert card.outcome == "correct"
+
+
 def test_nothing_that_a_file_or_model_says_becomes_markup(tmp_path: Path) -> None:
     bad = SCRIPT + NASTY
-    question = iv_question(0, setting=bad, options=(bad, "two", RTL), question=bad, task=bad, granularity=bad)
+    question = iv_question(
+        0, setting=bad, options={"A": bad, "B": "two", "C": RTL}, question=bad, task=bad, granularity=bad
+    )
     asked = [question, qa_question(bad, "t", "yes", tag=bad), qa_question(bad, "f", "no", tag=bad)]
     asked.append(qa_question("q", "u", "yes", shown=broken("video", bad, "reason " + bad)))
     answers = [said(asked[0], bad * 9, tokens={bad: -0.1}, answerer=bad), failure(asked[1], bad)]
