@@ -26,6 +26,7 @@ from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.complete import complete_out, complete_run
 from muvr_train.preflight.compose import Composer, missing_keys, one_line, sweep_values
 from muvr_train.preflight.exported import with_weights_file
+from muvr_train.preflight.questions import with_questions
 from muvr_train.preflight.quoting import quote_override, split_override
 
 
@@ -138,7 +139,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
             flags += ["--config-dir", str(extra)]
     add_import_paths(extra)
     composer = Composer(_config_path(args), args.config_name or config_name, extra)
-    typed = with_data(typed, training=config_name == "train")
+    typed = with_questions(with_data(typed, training=config_name == "train"), training=config_name == "train")
     if config_name == "evaluate":
         typed = _inherit(composer, typed)
     multirun = args.multirun or "hydra.mode=MULTIRUN" in typed

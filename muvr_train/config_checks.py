@@ -21,6 +21,7 @@ from muvr_train.preflight.custom import check_custom
 from muvr_train.preflight.fusion import OWN_HEAD_RULES, check_fusion, is_own_head
 from muvr_train.preflight.monitor import check_monitor
 from muvr_train.preflight.parts import check_parts
+from muvr_train.preflight.questions import asks_questions, check_questions, check_unasked
 from muvr_train.preflight.regimes import check_regime, check_seeds
 from muvr_train.preflight.rerank import check_rerank
 from muvr_train.preflight.rules import SHARE, number
@@ -63,6 +64,11 @@ def check_values(cfg: DictConfig) -> None:
         if not number(0).allows(value):
             raise ConfigError(f"optimizer.lr_ratios.{name}={value} is not possible: it is a number >= 0 (0 freezes)")
     _check_run_name(cfg)
+    if asks_questions(cfg):
+        _check_targets(cfg)
+        check_questions(cfg)
+        return
+    check_unasked(cfg)
     _check_data(cfg)
     _check_modes(cfg)
     _check_filter(cfg)
@@ -86,6 +92,7 @@ def check_paths(cfg: DictConfig) -> None:
         DataError: it is not.
     """
     paths = ("benchmark.annotations", "data.annotations", "data.features", "data.videos", "calibration_background")
+    paths += ("benchmark.questions", "data.images", "data.masks", "answerer.scores")
     for key in (*paths, "model.weights", "rerank.masks"):
         value = OmegaConf.select(cfg, key, throw_on_missing=False)
         if value is not None and not Path(value).exists():
@@ -159,7 +166,7 @@ def check_sources(cfg: DictConfig) -> None:
         ConfigError: none of them is.
     """
     data = cfg.get("data")
-    if data is None or data.videos is not None or data.features is not None:
+    if data is None or data.videos is not None or data.get("features") is not None:
         return
     if data.kind == "folder":
         raise ConfigError("data=folder needs data.videos=DIR, the folder with your video files")

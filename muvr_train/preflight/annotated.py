@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
@@ -22,18 +24,37 @@ def with_data(typed: list[str], training: bool) -> list[str]:
     Raises:
         ConfigError: training, or other data was typed.
     """
+    return brought(typed, ANNOTATED, DATA, _no_training if training else None, _other_data)
+
+
+def brought(
+    typed: list[str],
+    benchmarks: Collection[str],
+    data: str,
+    refusal: Callable[[str], ConfigError] | None,
+    other_data: Callable[[str, str], ConfigError],
+) -> list[str]:
+    """Add `data=` where one of some benchmarks is typed.
+
+    Args:
+        typed: settings.
+        benchmarks: their names.
+        data: what they bring along.
+        refusal: what to raise in any case, by the benchmark's name.
+        other_data: what to raise if other data was typed, by the names of both.
+    """
     values = {split_override(text)[1]: split_override(text)[2] for text in typed}
     names = [name.strip() for name in (values.get("benchmark") or "").split(",")]
-    asked = [name for name in names if name in ANNOTATED]
+    asked = [name for name in names if name in benchmarks]
     if not asked:
         return typed
-    if training:
-        raise _no_training(asked[0])
+    if refusal is not None:
+        raise refusal(asked[0])
     if len(asked) < len(names):
         raise ConfigError(f"benchmark={values['benchmark']}: these need different data, sweep one kind at a time")
-    if values.get("data", DATA) != DATA:
-        raise _other_data(asked[0], str(values["data"]))
-    return typed if "data" in values else [*typed, f"data={DATA}"]
+    if values.get("data", data) != data:
+        raise other_data(asked[0], str(values["data"]))
+    return typed if "data" in values else [*typed, f"data={data}"]
 
 
 def check_annotated(cfg: DictConfig) -> None:

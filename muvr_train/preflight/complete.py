@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -13,8 +14,12 @@ from muvr_train.errors import ConfigError
 from muvr_train.launched import world_size
 from muvr_train.preflight import runs
 from muvr_train.preflight.exported import checkpoint_file, weights_file
+from muvr_train.preflight.questions import QUESTIONS, asks_questions, check_alone
 from muvr_train.preflight.quoting import quote_value, split_override
 from muvr_train.preflight.scores import check_scores, score_paths
+
+HOW_TO_ASK = ("base_url", "api_key_env", "concurrency", "retries", "back_off", "timeout", "device_map")
+"""Settings of an answerer that change no answer."""
 
 
 def complete_run(typed: list[str], configs: list[DictConfig], multirun: bool, resume: bool, show: bool) -> list[str]:
@@ -51,14 +56,21 @@ def complete_out(typed: list[str], configs: list[DictConfig], multirun: bool, re
     if name is not None and not multirun:
         warn_of_replaced(cfg)
     if name is None:
-        model = "-".join(path.stem for path in score_paths(cfg)) or cfg.hydra.runtime.choices.get("model")
-        model = model or Path(cfg.ckpt_path).resolve().parent.name
-        name = f"outputs/{runs.unused(Path('outputs'), f'{model}-{runs.time_stamp()}'.replace('/', '-'))}"
+        name = f"outputs/{runs.unused(Path('outputs'), f'{_subject(cfg)}-{runs.time_stamp()}'.replace('/', '-'))}"
     number = "_${hydra:job.num}" if multirun and not swept else ""
     if cfg.out is None or number:
         typed = [text for text in typed if split_override(text)[1] != "out"]
         typed.append(f"out={quote_value(str(name))[:-1]}{number}'")
     return typed
+
+
+def _subject(cfg: DictConfig) -> str:
+    """Name what is evaluated, for its folder."""
+    choices = cfg.hydra.runtime.choices
+    if asks_questions(cfg):
+        return f"{cfg.benchmark.name}-{choices.get('answerer')}"
+    model = "-".join(path.stem for path in score_paths(cfg)) or choices.get("model")
+    return str(model or Path(cfg.ckpt_path).resolve().parent.name)
 
 
 def warn_of_replaced(cfg: DictConfig) -> None:
@@ -71,18 +83,28 @@ def warn_of_replaced(cfg: DictConfig) -> None:
     if cfg.ckpt_path is not None:
         same = before == hashlib.sha256(weights_file(Path(cfg.ckpt_path)).read_bytes()).hexdigest()
     else:
-        now = OmegaConf.to_container(OmegaConf.masked_copy(cfg, ["model", "fusion", "scores"]), resolve=True)
-        same = before is None and isinstance(now, dict) and all(config.get(key) == now[key] for key in now)
+        same = before is None and _kind(config) == _kind(OmegaConf.to_container(cfg, resolve=True))
     if not same:
-        new = cfg.ckpt_path or cfg.get("scores") or cfg.hydra.runtime.choices.get("model")
+        choices = cfg.hydra.runtime.choices
+        new = cfg.ckpt_path or cfg.get("scores") or choices.get("model") or choices.get("answerer")
         old = meta.get("checkpoint") or meta.get("model")
         log = f"warning: out={cfg.out} holds results of {old}: those of {new} replace them; choose another out= to keep"
         sys.stderr.write(f"{log} them\n")
 
 
+def _kind(config: Any) -> list[Any]:
+    """What a run evaluates: model and scores, or the answerer and what it is asked."""
+    asked = config["benchmark"]["name"] if config["benchmark"]["name"] in QUESTIONS else None
+    answerer = {key: value for key, value in (config.get("answerer") or {}).items() if key not in HOW_TO_ASK}
+    return [asked, answerer, *(config.get(key) for key in ("model", "fusion", "scores"))]
+
+
 def _check_subject(typed: list[str], cfg: DictConfig) -> None:
     """Check that there is one thing to evaluate: a checkpoint, an untrained model, or score files."""
     keys = {split_override(text)[1] for text in typed}
+    if asks_questions(cfg):
+        check_alone(cfg, keys)
+        return
     check_scores(cfg, keys)
     if cfg.ckpt_path is None:
         if cfg.get("model") is None and not cfg.get("scores"):

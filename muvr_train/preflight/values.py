@@ -5,6 +5,7 @@ from __future__ import annotations
 from muvr_train.memory import is_bytes
 from muvr_train.preflight.annotated import ANNOTATED
 from muvr_train.preflight.parts import PART_RULES
+from muvr_train.preflight.questions import QUESTION_RULES
 from muvr_train.preflight.regimes import REGIME_RULES
 from muvr_train.preflight.rerank import RERANK_RULES
 from muvr_train.preflight.rules import FLAG, SHARE, TEXT, Rule, number, one_of, one_or_several, optional, several, whole
@@ -44,7 +45,7 @@ RULES: dict[str, Rule] = {
     "memory_budget": optional(Rule(is_bytes, "a number of bytes, such as 500MB or 2GB")),
     "scoring_precision": Rule(lambda v: v in (32, "32", "bf16", "fp16"), "32 | bf16 | fp16", ("32", "bf16", "fp16")),
     "expected_encoder": optional(TEXT),
-    "data.kind": one_of("demo", "muvr", "folder", "table", "annotated", "custom"),
+    "data.kind": one_of("demo", "muvr", "folder", "table", "annotated", "custom", "questions"),
     "data.annotations": optional(TEXT),
     "data.features": optional(TEXT),
     "data.videos": optional(TEXT),
@@ -52,6 +53,7 @@ RULES: dict[str, Rule] = {
     **REGIME_RULES,
     **PART_RULES,
     **RERANK_RULES,
+    **QUESTION_RULES,
     "data.workers": optional(whole(0)),
     "data.prefetch": whole(0),
     "data.fractions": several(SHARE, length=3),

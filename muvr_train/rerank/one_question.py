@@ -162,7 +162,7 @@ class Asker:
 def options_of(question: Question) -> Mapping[str, str] | None:
     """Give the text behind each letter; None where the choices are the answers themselves."""
     options = question.about.get("options")
-    return None if not options else dict(zip(question.choices, options, strict=True))
+    return dict(options) if options else None
 
 
 def _name(question: Question) -> str:
