@@ -78,11 +78,11 @@ def read_reply(body: bytes, logprobs: bool = False) -> Reply:
     tokens = _tokens(choice, text, bool(reasoning)) if logprobs else None
     usage = reply.get("usage")
     counts = usage if isinstance(usage, dict) else {}
-    return Reply(clean(text), tokens, _count(counts, "prompt_tokens"), _count(counts, "completion_tokens"))
+    return Reply(text, tokens, _count(counts, "prompt_tokens"), _count(counts, "completion_tokens"))
 
 
 def clean(text: str) -> str:
-    """Replace halves of characters, which some servers send and no file can hold."""
+    """Replace halves of characters, which no request can hold."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -92,7 +92,7 @@ def server_message(body: object, limit: int = 300) -> str:
         inner = next((body[name] for name in ("error", "message", "detail", "msg") if body.get(name)), None)
         body = json.dumps(body, ensure_ascii=False, default=str) if inner is None else inner
     text = body.decode(errors="replace") if isinstance(body, bytes) else "" if body is None else str(body)
-    text = " ".join(clean(text).split())
+    text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
@@ -163,7 +163,7 @@ def _tokens(choice: Mapping[str, Any], text: str, reasoned: bool) -> dict[str, f
     for candidate in [*(candidates if isinstance(candidates, list) else []), first]:
         token, value = candidate.get("token"), candidate.get("logprob")
         if isinstance(token, str) and isinstance(value, int | float) and math.isfinite(value):
-            tokens[clean(token)] = max(float(value), tokens.get(clean(token), -math.inf))
+            tokens[token] = max(float(value), tokens.get(token, -math.inf))
     return tokens
 
 
