@@ -91,9 +91,9 @@ def check_paths(cfg: DictConfig) -> None:
     Raises:
         DataError: it is not.
     """
-    paths = ("benchmark.annotations", "data.annotations", "data.features", "data.videos", "calibration_background")
-    paths += ("benchmark.questions", "data.images", "data.masks", "answerer.scores")
-    for key in (*paths, "model.weights", "rerank.masks"):
+    data = ("annotations", "features", "videos", "images", "masks")
+    paths = ("benchmark.annotations", "benchmark.questions", *(f"data.{key}" for key in data))
+    for key in (*paths, "calibration_background", "model.weights", "rerank.masks", "answerer.scores"):
         value = OmegaConf.select(cfg, key, throw_on_missing=False)
         if value is not None and not Path(value).exists():
             raise DataError(f"{key}={value}: there is no such file or folder")

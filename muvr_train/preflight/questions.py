@@ -39,7 +39,7 @@ ALONE = {
     "ckpt_path": "a checkpoint is evaluated on other benchmarks; as a rival of the models give its scores: "
     "answerer=retriever answerer.scores=FILE",
     "model": "an untrained model is evaluated on other benchmarks",
-    "scores": "score files are evaluated on other benchmarks; to answer by them: answerer=retriever answerer.scores=FILE",
+    "scores": "score files are evaluated on other benchmarks; answerer=retriever answerer.scores=FILE answers by them",
     "calibration": "it belongs to scores",
     "save_scores": "there are no scores",
     "fuse": "there are no scores",
@@ -95,14 +95,14 @@ def check_questions(cfg: DictConfig) -> None:
     target = str(cfg.answerer.get("_target_", ""))
     if benchmark.decision == "logprob" and target.startswith(NO_LOGPROBS):
         raise ConfigError(
-            f"benchmark.decision=logprob: {target.rpartition('.')[2]} has no log-probabilities; leave benchmark.decision "
-            "out"
+            f"benchmark.decision=logprob: {target.rpartition('.')[2]} has no log-probabilities; leave it out"
         )
     if benchmark.questions is None:
         for key in ("videos", "images", "masks"):
             if data[key] is not None:
                 raise ConfigError(
-                    f"data.{key}={data[key]} needs benchmark.questions=FILE: without it the built-in corpus is asked about"
+                    f"data.{key}={data[key]} needs benchmark.questions=FILE; without it the questions are about the "
+                    "built-in corpus"
                 )
     if name == "muvr_qa":
         _check_muvr_qa(benchmark, data)
@@ -124,8 +124,8 @@ def check_unasked(cfg: DictConfig) -> None:
         return
     if given := [key for key in ("answerer", "answers", "allow_failures") if cfg.get(key)]:
         raise ConfigError(
-            f"{given[0]}= is of runs that ask questions: add benchmark=muvr_qa, benchmark=iv_bench, or rerank=keep_drop, "
-            f"or leave {given[0]}= out"
+            f"{given[0]}= is of runs that ask questions: add benchmark=muvr_qa, benchmark=iv_bench or "
+            f"rerank=keep_drop, or leave {given[0]}= out"
         )
 
 
@@ -143,7 +143,8 @@ def check_alone(cfg: DictConfig, keys: Collection[str]) -> None:
     given = OmegaConf.select(cfg, "answerer.path", throw_on_missing=False)
     if given is not None and answers is not None and Path(str(given)).resolve() == answers.resolve():
         raise ConfigError(
-            f"answerer.path={given} is the file that this run writes its own answers into: give another out= (or answers=)"
+            f"answerer.path={given} is the file that this run writes its own answers into: give another out= (or "
+            "answers=)"
         )
 
 
@@ -177,10 +178,7 @@ def _check_iv_bench(benchmark: DictConfig, data: DictConfig) -> None:
 
 
 def _check_files(cfg: DictConfig, name: str) -> None:
-    if name == "muvr_qa" or cfg.benchmark.video:
-        needed = {"videos": "DIR, the folder of the video files"}
-    else:
-        needed = {}
+    needed = {"videos": "DIR, the folder of the video files"} if name == "muvr_qa" or cfg.benchmark.video else {}
     if name == "iv_bench" and cfg.benchmark.image == "given":
         needed["images"] = "DIR, the folder of the image files that the questions name"
     for key, text in needed.items():

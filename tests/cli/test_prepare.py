@@ -13,6 +13,7 @@ from muvr_train.errors import ConfigError
 from muvr_train.models.baselines import BASELINES
 from muvr_train.preflight.annotated import ANNOTATED
 from muvr_train.preflight.compose import Composer
+from muvr_train.preflight.questions import QUESTIONS
 
 GROUPS = ("data", "model", "fusion", "loss", "benchmark", "encoder", "optimizer", "trainer", "logger", "callbacks")
 
@@ -82,6 +83,11 @@ def test_every_option_composes(group: str, option: str) -> None:
         argv.append("data=table")
     if option in (*ANNOTATED, "annotated", "muvr_filter"):
         argv, name = [*argv, "model=frame_max"], "evaluate"
+    if option in (*QUESTIONS, "questions"):
+        argv, name = (
+            [f"benchmark={option}" if option in QUESTIONS else "benchmark=iv_bench", "answerer=coin"],
+            "evaluate",
+        )
     if option == "annotated":
         argv += ["benchmark=evve", *WITH["evve"]]
     assert composed(argv, name).hydra.runtime.choices[group] == option
