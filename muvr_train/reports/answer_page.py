@@ -146,6 +146,7 @@ def _card(card: Card, numbers: Mapping[tuple[str, str], str]) -> dict[str, objec
         "kind": "failed" if card.outcome == "not asked" else card.outcome,
         "title": title,
         "facts": facts,
+        "text": str(card.entries[0].question.about.get("text", "")),
         "words": " ".join(words),
         "visuals": [_visual(part) for part in visuals[0][:common]],
         "entries": [
