@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Raise it whenever the same file gives other pixels: it is part of every key."""
-FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP")
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """Without those that call other programs or hold documents."""
 MOST_PIXELS = 89_000_000
 """A file of a few kilobytes may promise a picture that fills the memory."""
