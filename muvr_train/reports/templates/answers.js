@@ -2,7 +2,8 @@
 (() => {
   const cards = [...document.querySelectorAll(".card")];
   const boxes = [...document.querySelectorAll(".filters input[type=checkbox]")];
-  const search = document.querySelector(".filters input[type=search]");
+  const filters = document.querySelector(".filters");
+  const search = filters.querySelector("input[type=search]");
   const facetOf = (word) => word.split(".")[0];
   const words = cards.map((card) => new Set(card.dataset.words.split(" ")));
   const facets = [...new Set(boxes.map((box) => facetOf(box.value)))];
@@ -47,7 +48,9 @@
   function step(by) {
     const place = shown.indexOf(document.activeElement?.closest(".card"));
     const next = place < 0 ? shown.find((card) => card.getBoundingClientRect().bottom > 0) : shown[place + by];
-    next?.focus();
+    const covered = getComputedStyle(filters).position === "sticky" ? filters.offsetHeight + 8 : 0;
+    document.documentElement.style.scrollPaddingTop = `${covered}px`;
+    next?.focus({ preventScroll: true });
     next?.scrollIntoView({ block: "start" });
   }
 
@@ -69,6 +72,6 @@
     else if (event.key === "k") step(-1);
     else if (event.key === "Escape") document.activeElement?.blur();
   });
-  document.querySelector(".filters").hidden = false;
+  filters.hidden = false;
   update();
 })();
