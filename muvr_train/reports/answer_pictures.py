@@ -6,16 +6,17 @@ import hashlib
 import io
 import math
 import os
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from muvr_train.errors import DataError
 from muvr_train.reports.thumbnails import in_time
-from muvr_train.rerank.types import Picture, Pixels, Visual
+from muvr_train.rerank.types import Clip, Picture, Pixels, Question, Visual
 
 FRAME = (160, 90)  # the most pixels of a frame on a sheet, width and height
 PICTURE = (480, 270)  # the same of an image, and of a video of one frame
@@ -128,20 +129,54 @@ def _fitted(frame: Pixels, box: tuple[int, int]) -> Pixels:
     return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BILINEAR))
 
 
+def keep_sheets(questions: Iterable[Question], folder: Path, most_bytes: int) -> list[Question]:
+    """The same questions, but what is loaded to ask them leaves its JPEG in `folder`: `save_sheets` finds it there.
+
+    Args:
+        questions: to be asked.
+        folder: the one of the page.
+        most_bytes: after so many bytes no more are kept.
+    """
+    sizes: dict[str, int] = {}
+
+    def keeping(visual: Visual) -> Visual:
+        def load() -> Picture | Clip:
+            part = visual.load()
+            name = _file_name(visual)
+            if name not in sizes and sum(sizes.values()) <= most_bytes:
+                sizes[name] = _written(folder / name, visual, part).size
+            return part
+
+        return replace(visual, load=load)
+
+    return [
+        replace(question, parts=tuple(part if isinstance(part, str) else keeping(part) for part in question.parts))
+        for question in questions
+    ]
+
+
 def _saved(path: Path, visual: Visual) -> Sheet:
+    """The sheet in a file, made where it is not there yet."""
+    if not path.is_file():
+        return _written(path, visual, visual.load())
+    return _sheet(path, path.read_bytes())
+
+
+def _written(path: Path, visual: Visual, part: Picture | Clip) -> Sheet:
+    frames = (part.pixels,) if isinstance(part, Picture) else part.frames
+    if not frames:
+        raise DataError(f"{visual.name}: has no frames")
+    content = sheet_of(frames)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{threading.get_ident()}.tmp")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+    return _sheet(path, content)
+
+
+def _sheet(path: Path, content: bytes) -> Sheet:
     from PIL import Image
 
-    if path.is_file():
-        content = path.read_bytes()
-    else:
-        part = visual.load()
-        frames = (part.pixels,) if isinstance(part, Picture) else part.frames
-        if not frames:
-            raise DataError(f"{visual.name}: has no frames")
-        content = sheet_of(frames)
-        temporary = path.with_name(f".{path.stem}.tmp")
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
     width, height = Image.open(io.BytesIO(content)).size
     return Sheet(path.name, width, height, len(content))
 

@@ -21,7 +21,7 @@ from PIL import Image
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.reports.answer_cards import choose_cards, facet_values, make_cards
 from muvr_train.reports.answer_page import AnswerLimits, rows_table, write_answer_page
-from muvr_train.reports.answer_pictures import save_sheets, sheet_of
+from muvr_train.reports.answer_pictures import keep_sheets, save_sheets, sheet_of
 from muvr_train.rerank.types import Answer, Clip, Picture, Question
 from tests.reports.answered import broken, by_key, failure, iv_question, qa_question, rerank_question, said, visual
 from tests.reports.contents import NASTY, RTL
@@ -232,6 +232,26 @@ def test_a_second_page_uses_the_pictures_again_and_removes_stale_ones(tmp_path: 
     assert second < first
     left = {path.name for path in (tmp_path / "report_files").iterdir()}
     assert left == {name.rpartition("/")[2] for name in second} | {"mine.txt"}
+
+
+def test_what_is_loaded_to_ask_is_not_loaded_for_the_page(tmp_path: Path) -> None:
+    loads: list[str] = []
+
+    def load() -> Clip:
+        loads.append("t")
+        return Clip((np.full((20, 30, 3), 9, np.uint8),) * 6)
+
+    asked = [qa_question("q", "t", "yes", shown=visual("video", "t", load=load)), iv_question(1)]
+    kept = keep_sheets(asked, tmp_path / "report_files", 10**6)
+    assert [(q.id, q.about) for q in kept] == [(q.id, q.about) for q in asked]
+    parts = [part.load() for question in kept for part in question.parts if not isinstance(part, str)]
+    assert [len(part.frames) if isinstance(part, Clip) else 1 for part in parts] == [1, 6, 32, 1]
+    page = write(tmp_path, asked)
+    assert loads == ["t"]
+    assert len(shown_files(page)) == 4
+    none = keep_sheets(asked, tmp_path / "full", -1)
+    assert [part.load() for part in none[1].parts if not isinstance(part, str)]
+    assert not (tmp_path / "full").exists()
 
 
 def test_pictures_are_bounded_and_those_of_mistakes_come_first(tmp_path: Path) -> None:
