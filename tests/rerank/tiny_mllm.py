@@ -16,7 +16,6 @@ SENTENCES = [
     "Which of these is right? A B C D E F G H I J. Answer with the letter only.",
     "The query, the target, a dog on the beach, frames of a video, and its images.",
 ]
-PLAIN = "<|im_start|>{{ message['role'] }}\n"
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
     "{% for part in message['content'] %}{% if part['type'] == 'image' %}IMAGE{% elif part['type'] == 'video' %}VIDEO"
@@ -43,8 +42,8 @@ SMOL_TOKENS = {
     "global_image_token": "<global-img>",
     "end_of_utterance_token": "<end_of_utterance>",
 }
-TEXT = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-TEXT |= {"num_key_value_heads": 2, "max_position_embeddings": 4096}
+TEXT: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+TEXT |= {"num_key_value_heads": 2, "max_position_embeddings": 4096, "bos_token_id": None, "eos_token_id": None}
 
 
 def make_tokenizer(special: dict[str, str]) -> Any:
@@ -230,6 +229,8 @@ def build(family: str, folder: Path, seed: int = 0, **generation: Any) -> Path:
         for parameter in model.parameters():  # so large that answers differ between pictures
             if parameter.ndim > 1:
                 torch.nn.init.normal_(parameter, std=0.2)
+        marks = list(processor.tokenizer.added_tokens_decoder)
+        model.get_output_embeddings().weight.data[marks] = 0  # answers hold no marks of pictures
     model.generation_config.eos_token_id = processor.tokenizer.eos_token_id
     model.generation_config.pad_token_id = processor.tokenizer.pad_token_id
     model.save_pretrained(folder)

@@ -24,6 +24,9 @@ def model_folder(model: str, revision: str | None = None) -> Path:
     """
     folder = Path(model).expanduser()
     if not folder.is_dir():
+        if folder.is_file() or folder.is_absolute() or model.startswith(("./", "../")) or model.count("/") > 1:
+            kind = "is a file; give its folder" if folder.is_file() else "no such folder"
+            raise DataError(f"answerer.model={model}: {kind}")
         folder = _from_hub(model, revision)
     _check_files(folder, model)
     return folder
@@ -109,5 +112,5 @@ def _sampled(path: Path) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """First line of an error's message, or its kind where it has none."""
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    """First line of an error's message, without the full stop, or its kind where it has none."""
+    return next(iter(str(error).strip().splitlines()), "").rstrip(". ") or type(error).__name__

@@ -17,7 +17,7 @@ from muvr_train.rerank.answerers.hf_inputs import InputSettings, bound_pixels
 INSTALL = "pip install 'muvr-train[mllm]'"
 SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 """Values of device_map that spread a model over devices; any other one is a single device."""
-ELSEWHERE = "ask it through a server (answerer=openai), a class of your own, or answers made elsewhere (answerer=file)"
+ELSEWHERE = "take another model, or ask this one by a server (answerer=openai) or a class of your own"
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,21 @@ def interface_of(facts: Mapping[str, Any], interface: str) -> str:
 
 
 def _template_chat(model: str, folder: Path, settings: LoadSettings, inputs: InputSettings) -> Chat:
-    from transformers import AutoModelForImageTextToText, AutoProcessor
+    from transformers import (
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+        AutoConfig,
+        AutoModelForImageTextToText,
+        AutoProcessor,
+    )
 
+    config = AutoConfig.from_pretrained(str(folder), trust_remote_code=settings.trust_remote_code)
+    own = getattr(config, "auto_map", None) or {}
+    if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and AutoModelForImageTextToText.__name__ not in own:
+        reason = "its own code cannot be asked by a chat template" if own else "it does not answer about images"
+        raise DataError(f"answerer.model={model}: a model of the type {config.model_type}, {reason}; {ELSEWHERE}")
     processor = AutoProcessor.from_pretrained(str(folder), trust_remote_code=settings.trust_remote_code)
     if getattr(processor, "image_processor", None) is None:
-        raise DataError(
-            f"answerer.model={model}: has no processor of images ({type(processor).__name__}); is it a model for texts "
-            f"alone, or one whose own code has no chat template? If so, {ELSEWHERE}"
-        )
+        raise DataError(f"answerer.model={model}: {folder} has no configuration of a processor of images")
     if not processor.chat_template:
         raise DataError(
             f"answerer.model={model}: has no chat template; take the variant that was trained to chat (often -Instruct "
@@ -115,10 +122,10 @@ def _method_chat(model: str, folder: Path, settings: LoadSettings, inputs: Input
 
 def _model(kind: Any, folder: Path, settings: LoadSettings) -> Any:
     """Load weights, all of them, and put the model on its device."""
-    import torch
     import transformers
 
     spread = settings.device_map in SPREAD
+    device = None if spread else _device(settings.device_map)
     release = tuple(int(part) for part in transformers.__version__.split(".")[:2])
     options: dict[str, Any] = {"dtype" if release >= (4, 56) else "torch_dtype": settings.dtype}
     if settings.attention is not None:
@@ -131,18 +138,26 @@ def _model(kind: Any, folder: Path, settings: LoadSettings) -> Any:
     missing = sorted(str(name) for name in info["missing_keys"])
     if missing:
         raise DataError(f"{folder}: its weights lack {len(missing)} parts of the model: {shorten(missing, 4)}")
-    if not spread:
-        model = model.to(torch.device(settings.device_map or best_device()))
-    return model.eval()
+    return (model if device is None else model.to(device)).eval()
 
 
-def best_device() -> str:
-    """Name the best single device that is there."""
+def _device(name: str | None) -> Any:
+    """Give a single device, the best one that is there unless it is named."""
     import torch
 
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    if name is None:
+        return torch.device(
+            "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        )
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # no such kind, none here, or torch was built without it
+        raise ConfigError(
+            f"answerer.device_map={name} cannot be used: {first_line(error)}; null takes the best device, {SPREAD[0]} "
+            "spreads the model over all"
+        ) from error
+    return device
 
 
 @contextmanager
@@ -156,6 +171,8 @@ def _explained(model: str, folder: Path, settings: LoadSettings, facts: Mapping[
     try:
         yield
     except ImportError as error:
+        if settings.attention is not None and "ttention" in str(error):
+            raise ConfigError(f"answerer.attention={settings.attention}: {first_line(error)}") from error
         raise ConfigError(f"{at}: {first_line(error)}; {INSTALL} brings what the tested models need") from error
     except (OSError, ValueError, RuntimeError, KeyError, AttributeError, TypeError, SafetensorError) as error:
         text = str(error)

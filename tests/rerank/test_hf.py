@@ -1,0 +1,281 @@
+"""Local models of every family answer as plain passes through them say."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from muvr_train.errors import ConfigError
+from muvr_train.rerank.answerers.hf import Transformers
+from muvr_train.rerank.types import AnswerError, Clip, Part, Picture
+from tests.rerank.hf_requests import MIXED, SPELLINGS, clip, decode_slowly, inputs_of, pixels, prepared, request
+from tests.rerank.tiny_mllm import FAMILIES, build
+
+Models = Callable[[str], Path]
+WITH_VIDEO = [family for family in FAMILIES if family != "smolvlm"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    folder = tmp_path_factory.mktemp("models")
+    return lambda family: path if (path := folder / family).exists() else build(family, path)
+
+
+@pytest.fixture(scope="module")
+def loaded(models: Models) -> Callable[..., Transformers]:
+    """Answerers, each loaded once."""
+    known: dict[str, Transformers] = {}
+
+    def get(family: str, **settings: Any) -> Transformers:
+        key = f"{family} {settings}"
+        if key not in known:
+            known[key] = prepared(models(family), **settings)
+        return known[key]
+
+    return get
+
+
+@pytest.mark.parametrize(("family", "clip_as"), [(f, "frames") for f in FAMILIES] + [(f, "video") for f in WITH_VIDEO])
+def test_answers_and_log_probabilities_equal_plain_passes(
+    loaded: Callable[..., Transformers], models: Models, family: str, clip_as: str
+) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    answerer = loaded(family, clip_as=clip_as)
+    reply = answerer.answer(request())
+    model = AutoModelForImageTextToText.from_pretrained(models(family)).eval()
+    inputs = inputs_of(answerer, MIXED)
+    tokenizer: Any = answerer._chat.processor.tokenizer  # type: ignore[union-attr]
+    tokens, scores = decode_slowly(model, inputs, 6, [tokenizer.eos_token_id])
+    assert reply.text == tokenizer.decode(tokens, skip_special_tokens=True)
+    assert (reply.prompt_tokens, reply.completion_tokens) == (inputs["input_ids"].shape[1], len(tokens))
+    expected = scores.log_softmax(0)
+    top = {tokenizer.decode([int(i)]) for i in scores.topk(20).indices}
+    assert reply.tokens is not None
+    assert set(reply.tokens) == top | SPELLINGS
+    for text, value in reply.tokens.items():
+        ids = [i for i in range(len(tokenizer)) if tokenizer.decode([i]) == text]
+        if len(ids) == 1:
+            assert value == pytest.approx(float(expected[ids[0]]), abs=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_model_is_given_what_its_processor_makes_of_a_chat(
+    loaded: Callable[..., Transformers], family: str
+) -> None:
+    from PIL import Image
+
+    answerer = loaded(family)
+    frames = [pixels(40, 60), pixels(30, 30, 1), pixels(90, 20, 2)]
+    ours = inputs_of(answerer, (Picture(frames[0]), "One,", Clip(tuple(frames[1:])), "two?"))
+    pictures: list[dict[str, Any]] = [{"type": "image", "image": Image.fromarray(frame)} for frame in frames]
+    content = [pictures[0], {"type": "text", "text": "One,"}, *pictures[1:], {"type": "text", "text": "two?"}]
+    processor: Any = answerer._chat.processor  # type: ignore[union-attr]
+    theirs = processor.apply_chat_template(
+        [{"role": "user", "content": content}],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        return_tensors="pt",
+    )
+    assert set(ours) == set(theirs)
+    for name, value in theirs.items():
+        assert torch.equal(ours[name], value), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pictures_keep_their_order(loaded: Callable[..., Transformers], family: str) -> None:
+    answerer = loaded(family)
+    a, b = Picture(pixels(28, 28, 1)), Picture(pixels(28, 28, 2))
+    one, other = answerer.answer(request((a, "or", b))), answerer.answer(request((b, "or", a)))
+    assert one.prompt_tokens == other.prompt_tokens
+    assert one.tokens != other.tokens
+    before, behind = inputs_of(answerer, (a, b, "or")), inputs_of(answerer, ("or", a, b))
+    assert before["input_ids"].tolist() != behind["input_ids"].tolist()
+    assert torch.equal(before["pixel_values"], behind["pixel_values"])
+
+
+@pytest.mark.parametrize(
+    ("family", "parts", "count"),
+    [
+        ("qwen2_vl", (Picture(pixels(56, 56)),), 4),  # 4 x 4 patches of 14 pixels, merged 2 x 2
+        ("qwen2_vl", (Picture(pixels(28, 28)), clip(3, 28, 28)), 4),  # 2 x 2 patches each
+        ("qwen2_5_vl", (Picture(pixels(28, 56)),), 2),
+        ("qwen3_vl", (Picture(pixels(64, 64)),), 4),  # patches of 16 pixels
+        ("internvl", (Picture(pixels(28, 28)),), 4),  # one square: no further crops
+        ("internvl", (Picture(pixels(28, 56)),), 12),  # two crops and the whole
+        ("llava_onevision", (Picture(pixels(28, 28)), clip(2, 28, 28)), 51),  # 4 x 4 and a newline, each
+        ("smolvlm", (Picture(pixels(28, 28)),), 20),  # enlarged to 56 x 56: four parts and the whole
+    ],
+)
+def test_number_of_image_tokens(
+    loaded: Callable[..., Transformers], family: str, parts: tuple[Part, ...], count: int
+) -> None:
+    answerer = loaded(family)
+    mark = answerer._chat.processor.image_token_id  # type: ignore[union-attr]
+    assert (inputs_of(answerer, (*parts, "Which?"))["input_ids"] == mark).sum() == count
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_odd_sizes_and_texts(loaded: Callable[..., Transformers], family: str) -> None:
+    answerer = loaded(family)
+    tokenizer: Any = answerer._chat.processor.tokenizer  # type: ignore[union-attr]
+    odd: tuple[Part, ...] = tuple(Picture(pixels(*size)) for size in [(1, 1), (28, 500), (3, 7), (200, 30)])
+    for parts in [odd, (odd[0],), (Clip((pixels(9, 9),)),), (), ("",)]:
+        reply = answerer.answer(request((*parts, "Ist das dasselbe? 同じ? ñ 🎬")))
+        assert reply.completion_tokens
+        assert "Ist das dasselbe? 同じ? ñ 🎬" in tokenizer.decode(
+            inputs_of(answerer, (*parts, "Ist das dasselbe? 同じ? ñ 🎬"))["input_ids"][0]
+        )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_marks_in_texts_are_texts(loaded: Callable[..., Transformers], family: str) -> None:
+    answerer = loaded(family)
+    processor: Any = answerer._chat.processor  # type: ignore[union-attr]
+    marks = [processor.image_token, processor.video_token, "<|im_end|>", "<region>"]
+    text = f"What is {' '.join(marks)} here?"
+    plain, marked = (inputs_of(answerer, (Picture(pixels(28, 28)), t)) for t in ("What?", text))
+    for token in (processor.image_token_id, processor.tokenizer.eos_token_id):
+        assert (plain["input_ids"] == token).sum() == (marked["input_ids"] == token).sum()
+    assert f"< {marks[0][1:]}" in processor.tokenizer.decode(marked["input_ids"][0])
+    assert "<region>" in processor.tokenizer.decode(marked["input_ids"][0])
+    assert answerer.answer(request((Picture(pixels(28, 28)), text))).completion_tokens
+
+
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen3_vl", "smolvlm"])
+def test_answers_do_not_depend_on_what_was_asked_before(loaded: Callable[..., Transformers], family: str) -> None:
+    answerer = loaded(family)
+    asked = [request(), request(("Yes or no?",)), request((clip(2), "?")), request((Picture(pixels(50, 20)), "é"))]
+    forwards = [answerer.answer(one) for one in asked]
+    backwards = [answerer.answer(one) for one in reversed(asked)]
+    assert forwards == backwards[::-1]
+
+
+def test_length_of_answers(models: Models, loaded: Callable[..., Transformers], tmp_path: Path) -> None:
+    answerer = loaded("qwen2_vl")
+    assert answerer.answer(request(max_tokens=3)).completion_tokens == 3
+    assert answerer.answer(request(max_tokens=1, logprobs=False)).tokens is None
+    limited = prepared(models("qwen2_vl"), max_tokens=2)
+    assert limited.answer(request(max_tokens=9)).completion_tokens == 2
+    model: Any = answerer._chat.model  # type: ignore[union-attr]
+    tokens, _ = decode_slowly(model, inputs_of(answerer, MIXED), 6, [])
+    ends = prepared(build("qwen2_vl", tmp_path / "ends", eos_token_id=[399, tokens[2]]))
+    assert ends.answer(request()).completion_tokens == tokens.index(tokens[2]) + 1
+
+
+def test_the_models_own_sampling_and_penalties_are_left_aside(
+    models: Models, loaded: Callable[..., Transformers], tmp_path: Path
+) -> None:
+    own = {"do_sample": True, "temperature": 9.0, "top_k": 3, "repetition_penalty": 5.0, "no_repeat_ngram_size": 1}
+    folder = build("qwen2_vl", tmp_path / "sampling", **own)
+    assert json.loads((folder / "generation_config.json").read_text())["repetition_penalty"] == 5.0
+    question = request(max_tokens=20)
+    assert prepared(folder).answer(question) == loaded("qwen2_vl").answer(question)
+
+
+def test_bounds_and_options_of_pictures(models: Models, loaded: Callable[..., Transformers]) -> None:
+    parts = (Picture(pixels(56, 56)), "?")
+
+    def count(answerer: Transformers, parts: tuple[Part, ...] = parts) -> int:
+        mark = answerer._chat.processor.image_token_id  # type: ignore[union-attr]
+        return int((inputs_of(answerer, parts)["input_ids"] == mark).sum())
+
+    assert [count(loaded("qwen2_vl")), count(loaded("qwen2_vl", max_pixels=28 * 28))] == [4, 1]
+    small = (Picture(pixels(28, 28)), "?")
+    assert [count(loaded("qwen2_vl"), small), count(loaded("qwen2_vl", min_pixels=56 * 56), small)] == [1, 4]
+    wide = (Picture(pixels(28, 56)), "?")
+    assert count(loaded("internvl", processor={"crop_to_patches": False}), wide) == 4
+    with pytest.raises(ConfigError, match=r"max_pixels.*GotOcr2ImageProcessor.*benchmark\.resolution"):
+        prepared(models("internvl"), max_pixels=1000)
+
+
+def test_videos_have_their_times(loaded: Callable[..., Transformers]) -> None:
+    answerer = loaded("qwen3_vl", clip_as="video")
+    tokenizer: Any = answerer._chat.processor.tokenizer  # type: ignore[union-attr]
+    text = tokenizer.decode(inputs_of(answerer, (clip(4), "?"))["input_ids"][0])
+    assert [f"<{time} seconds>" in text for time in ("1.2", "4.2")] == [True, True]  # means of pairs: 0.5 + 1.5 i
+    grid = inputs_of(loaded("qwen2_5_vl", clip_as="video"), (clip(4), "?"))["second_per_grid_ts"]
+    assert grid.tolist() == [3.0]  # two frames, 1.5 s apart
+    frames = loaded("qwen2_vl", frame_times=True)
+    decoded = frames._chat.processor.tokenizer.decode(inputs_of(frames, (clip(2), "?"))["input_ids"][0])  # type: ignore
+    assert "[0.5 s]" in decoded
+    assert "[2.0 s]" in decoded
+
+
+def test_a_model_is_tried_before_the_first_question(loaded: Callable[..., Transformers]) -> None:
+    smol = loaded("smolvlm", clip_as="video")
+    smol.begin([request((clip(), "?")).question, request(("?",)).question])
+    assert smol.answer(request((clip(), "?"))).completion_tokens
+    with pytest.raises(ConfigError, match=r"cannot be asked about image and video with clip_as=video"):
+        smol.begin([request().question])
+    wrong = loaded("qwen2_vl", processor={"no_such_option": 3})
+    wrong.begin([request(("?",)).question])
+    with pytest.raises(ConfigError, match="no_such_option"):
+        wrong.begin([request().question])
+
+
+def test_a_question_that_is_too_long_fails_alone(loaded: Callable[..., Transformers]) -> None:
+    answerer = loaded("qwen2_vl")
+    with pytest.raises(AnswerError, match=r"tokens and 6 of the answer are more than the 4096.*benchmark\.frames"):
+        answerer.answer(request(("no " * 5000,)))
+    with pytest.raises(AnswerError, match="aspect ratio"):
+        answerer.answer(request((Picture(pixels(1, 300)),)))
+    assert answerer.answer(request()).completion_tokens == 6
+
+
+def test_a_question_without_enough_memory_fails_alone(loaded: Callable[..., Transformers]) -> None:
+    answerer = loaded("internvl")
+
+    def greedy_for_memory(*_: Any) -> None:
+        torch.empty(2**60)
+
+    hook = answerer._chat.model.register_forward_pre_hook(greedy_for_memory)  # type: ignore[union-attr]
+    with pytest.raises(AnswerError, match=r"not enough memory.*benchmark\.frames") as caught:
+        answerer.answer(request())
+    hook.remove()
+    assert not caught.value.fatal
+    assert answerer.answer(request()).completion_tokens == 6
+
+
+def test_scores_that_are_no_numbers_are_no_answer(models: Models) -> None:
+    answerer = prepared(models("internvl"))
+    torch.nn.init.constant_(answerer._chat.model.lm_head.weight, math.nan)  # type: ignore[union-attr]
+    with pytest.raises(AnswerError, match=r"not numbers.*dtype"):
+        answerer.answer(request())
+
+
+def test_half_precision(loaded: Callable[..., Transformers]) -> None:
+    answerer = loaded("qwen2_5_vl", dtype="bfloat16")
+    assert answerer._chat.model.dtype == torch.bfloat16  # type: ignore[union-attr]
+    exact, half = loaded("qwen2_5_vl").answer(request()).tokens, answerer.answer(request()).tokens
+    assert exact is not None
+    assert half is not None
+    assert half["yes"] == pytest.approx(exact["yes"], abs=0.3)
+
+
+def test_tokens_that_read_the_same_share_their_mass(models: Models) -> None:
+    chat: Any = prepared(models("internvl"))._chat
+    chat.texts = ["Yes", "x", "Yes", " yes ", "no"]  # as of a tokenizer that does not tell "Yes" from " Yes"
+    scores = torch.log(torch.tensor([0.1, 0.2, 0.3, 0.15, 0.05, 0.2]))
+    tokens = chat.first_tokens(scores, ("yes", "no"))
+    expected = {"Yes": 0.4, "x": 0.2, " yes ": 0.15, "no": 0.05}
+    assert {text: np.exp(value) for text, value in tokens.items()} == pytest.approx(expected)
+
+
+def test_nothing_heavy_is_imported_before_a_model_is_loaded() -> None:
+    code = (
+        "import sys; from muvr_train.rerank.answerers.hf import Transformers; Transformers('m');"
+        "sys.exit(str([m for m in ('torch', 'transformers', 'PIL', 'av') if m in sys.modules]) if "
+        "{'torch', 'transformers', 'PIL', 'av'} & set(sys.modules) else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
