@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,6 +54,14 @@ def check_count(name: str, value: object, may_be_none: bool = False) -> None:
     """Raise a ConfigError unless a setting is a whole number of at least 1."""
     if not (value is None and may_be_none) and (type(value) is not int or value < 1):
         raise ConfigError(f"{name} must be a whole number of at least 1{' or null' * may_be_none}, got {value!r}")
+
+
+def check_counts(name: str, values: Sequence[int | None], may_be_none: bool = False) -> None:
+    """The same of a list of values, of which there must be one."""
+    if not values:
+        raise ConfigError(f"{name} must be a number or a list of numbers, got an empty list")
+    for value in values:
+        check_count(name, value, may_be_none)
 
 
 def setting_name(start: str, frames: int, resolution: int | None) -> str:

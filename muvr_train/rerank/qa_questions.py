@@ -9,7 +9,7 @@ from itertools import product
 from muvr_train.benchmarks.muvr_qa import QaPair, QaRow, question_id
 from muvr_train.benchmarks.types import Query
 from muvr_train.errors import DataError
-from muvr_train.rerank.pair_questions import YES_NO, Comparison, PairSettings, match_parts
+from muvr_train.rerank.pair_questions import YES_NO, Comparison, PairSettings, check_counts, match_parts
 from muvr_train.rerank.types import Question
 from muvr_train.rerank.visuals import Media
 
@@ -40,6 +40,8 @@ class QaSettings:
     max_tokens: int = 16
 
     def __post_init__(self) -> None:
+        check_counts("frames", self.frames)
+        check_counts("resolution", self.resolution, may_be_none=True)
         self.grid()
 
     def grid(self) -> list[PairSettings]:
