@@ -137,14 +137,14 @@ def keep_sheets(questions: Iterable[Question], folder: Path, most_bytes: int) ->
         folder: the one of the page.
         most_bytes: after so many bytes no more are kept.
     """
-    sizes: dict[str, int] = {}
+    sizes: list[int] = []
 
     def keeping(visual: Visual) -> Visual:
         def load() -> Picture | Clip:
             part = visual.load()
-            name = _file_name(visual)
-            if name not in sizes and sum(sizes.values()) <= most_bytes:
-                sizes[name] = _written(folder / name, visual, part).size
+            path = folder / _file_name(visual)
+            if sum(sizes) <= most_bytes and not path.is_file():
+                sizes.append(_written(path, visual, part).size)
             return part
 
         return replace(visual, load=load)
