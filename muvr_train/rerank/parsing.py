@@ -1,0 +1,176 @@
+r"""What an answer says: yes or no, or a letter. What is absent or ambiguous is None, never a guess.
+
+Two kinds of places count: behind a mark (`Answer: B`, `the answer is no`, `\boxed{C}`, JSON, `<answer>`), and where the
+answer stands by itself, at the start of a sentence or behind nothing but fillers (`So I would say yes.`). Marks go
+first. Where two places that count say different things, the answer is ambiguous; a mere mention (`it is not night`,
+`unlike option C`) is no such place. Blocks of thinking are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeVar
+
+from muvr_train.errors import ConfigError
+from muvr_train.rerank.answer_words import SOFT, Words, after_thinking
+from muvr_train.rerank.letters import letter_places
+from muvr_train.rerank.types import Answer, Question
+from muvr_train.rerank.yes_no import YesNo, forms_of, yes_no_places
+
+_FINAL = re.compile(
+    r"(?:final\s{1,9}answer|最终答案|最終的?な?答え)[\s*_`#\"']{0,20}(?:is\b|[:=\n：是は]|->|→|\*\*)|\\boxed(?=\s?\{)|<answer>",
+    re.IGNORECASE,
+)
+
+Said = TypeVar("Said", bound=str)
+
+
+def parse_yes_no(text: str, languages: Sequence[str] = ("en",)) -> YesNo | None:
+    """Read yes or no.
+
+    An answer that starts with one of them is that (`Yes, it is not night`), unless the other one is asserted as an
+    answer elsewhere (`Yes. Wait, no.`). `No` in front of a noun answers nothing (`No match`, `There is no match`).
+
+    Args:
+        text: the answer of a model, of any length.
+        languages: whose words for yes and no count, see `YES_NO`.
+
+    Returns:
+        "yes" or "no", None where the answer is absent or ambiguous.
+
+    Raises:
+        ConfigError: an unknown language.
+    """
+    marked, standing = yes_no_places(Words.of(text), forms_of(tuple(languages)))
+    said = marked or set(standing.values())
+    if marked and 0 in standing:
+        said = marked | {standing[0]}
+    return _only(said)
+
+
+def parse_letter(text: str, letters: Sequence[str]) -> str | None:
+    """Read the letter of an option.
+
+    Lower case counts alone, in brackets, with a sign behind it at the start, or behind a mark; the article `a` and the
+    pronoun `I` never do.
+
+    Args:
+        text: the answer of a model, of any length.
+        letters: those that are offered, such as A to J; another one is no answer.
+
+    Returns:
+        One of `letters`, None where the answer is absent or ambiguous.
+    """
+    marked, opened, said = letter_places(Words.of(text))
+    chosen = _only(marked | opened if len(opened) == 1 else marked) if marked else _only(opened | said)
+    return next((letter for letter in letters if letter.upper() == chosen), None)
+
+
+def final_part(text: str) -> str:
+    r"""Give what stands behind the last mark of a final answer, for models that reason first.
+
+    Marks are `final answer` with a colon, `is` or a line break behind it, in any case and with markdown, `\boxed` and
+    `<answer>`. Without one it is the empty text: reasoning that was cut short has no answer.
+
+    >>> final_part("The dog is left. **Final Answer:** (B)")
+    '(B)'
+    """
+    text = after_thinking(text)
+    end = -1
+    for mark in _FINAL.finditer(text):
+        end = mark.end()
+    return text[end:].lstrip(f"{SOFT}:=").strip() if end >= 0 else ""
+
+
+def yes_probability(tokens: Mapping[str, float] | None, languages: Sequence[str] = ("en",)) -> float | None:
+    """Share of the first token's probability that says yes, of all that says yes or no.
+
+    Args:
+        tokens: natural log-probabilities by token, as `Reply.tokens`; `Yes`, ` yes`, `YES`, `▁Yes` and `**Yes` are all
+            yes.
+        languages: whose words count.
+
+    Returns:
+        In [0, 1]; None where no token says yes or no, or none has a probability above 0.
+
+    Raises:
+        ConfigError: an unknown language.
+    """
+    forms = forms_of(tuple(languages))
+    mass = _mass(tokens, lambda token: forms.get(token.casefold()))
+    total = sum(mass.values())
+    return mass.get("yes", 0.0) / total if total > 0 else None
+
+
+def letter_by_logprob(tokens: Mapping[str, float] | None, letters: Sequence[str]) -> str | None:
+    """Give the offered letter with the highest probability of being the first token.
+
+    Args:
+        tokens: natural log-probabilities by token; `B`, ` B`, `(B` and `b` are all B. Lower-case `a` and `i` are words.
+        letters: those that are offered.
+
+    Returns:
+        One of `letters`; None where no token is one of them, or the two likeliest are equal.
+    """
+    offered = {letter.upper(): letter for letter in letters}
+    mass = _mass(tokens, lambda token: None if token in ("a", "i") else offered.get(token.upper()))
+    best = max(mass.values(), default=0.0)
+    likeliest = [letter for letter, value in mass.items() if value == best]
+    return likeliest[0] if len(likeliest) == 1 and best > 0 else None
+
+
+def verdict(
+    answer: Answer | None,
+    question: Question,
+    decision: Literal["text", "logprob"] = "text",
+    reasoning: bool = False,
+    languages: Sequence[str] = ("en",),
+) -> str | None:
+    """Decide what an answer says to its question.
+
+    Args:
+        answer: None or a failed one says nothing.
+        question: its choices are yes and no, or letters.
+        decision: "text" parses what is written; "logprob" takes the likelier choice of the first token's
+            probabilities, where a tie or an answer without them says nothing.
+        reasoning: the model was asked to reason first: only what stands behind the last `final answer` counts.
+        languages: whose words for yes and no count.
+
+    Returns:
+        One of `question.choices`, None where the answer is invalid or failed.
+
+    Raises:
+        ConfigError: an unknown decision, or log-probabilities of the first token of a reasoning.
+    """
+    if decision not in ("text", "logprob"):
+        raise ConfigError(f"decision must be text or logprob, got {decision!r}")
+    if decision == "logprob" and reasoning:
+        raise ConfigError("decision=logprob reads the first token, which is no answer with reasoning=true: pass text")
+    if answer is None or not answer.answered:
+        return None
+    yes_no = set(question.choices) == {"yes", "no"}
+    if decision == "logprob":
+        if not yes_no:
+            return letter_by_logprob(answer.tokens, question.choices)
+        probability = yes_probability(answer.tokens, languages)
+        return None if probability in (None, 0.5) else "yes" if probability > 0.5 else "no"
+    text = final_part(answer.text) if reasoning else answer.text
+    return parse_yes_no(text, languages) if yes_no else parse_letter(text, question.choices)
+
+
+def _only(said: set[Said]) -> Said | None:
+    """Give the one thing that is said, None where there is none or several."""
+    return next(iter(said)) if len(said) == 1 else None
+
+
+def _mass(tokens: Mapping[str, float] | None, read: Callable[[str], str | None]) -> dict[str, float]:
+    """Probability by what tokens say."""
+    mass: dict[str, float] = {}
+    for token, logprob in (tokens or {}).items():
+        said = read(unicodedata.normalize("NFKC", token).strip("▁ĠĊ \t\r\n*_`\"'“”([{<)]}>.,:;!?-"))
+        if said is not None and not math.isnan(logprob):
+            mass[said] = mass.get(said, 0.0) + math.exp(min(logprob, 0.0))
+    return mass
