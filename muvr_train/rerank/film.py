@@ -88,9 +88,11 @@ class Film:
                 masks = [sampler.at[frame] for frame in made.indices]
                 pictures = [_marked(picture, mask, full[-1]) for picture, mask in zip(pictures, masks, strict=True)]
         except DataError as error:
-            raise error if str(self.path) in str(error) else DataError(f"{self.path}: {error}") from error
+            if str(self.path) in str(error):
+                raise
+            raise DataError(f"{self.path}: {error}") from error
         if made.status == TRUNCATED:
-            log.warning("%s: %s; its sound frames are used", self.path, made.reason)
+            log.warning("%s: %s; its sound frames are used, and no others are counted", self.path, made.reason)
         for picture in pictures:
             picture.flags.writeable = False  # other questions see the same ones
         times = tuple(round(second - sampler.begin[0], 6) for second in made.times)
