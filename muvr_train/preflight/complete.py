@@ -18,7 +18,10 @@ from muvr_train.preflight.questions import QUESTIONS, asks_questions, check_alon
 from muvr_train.preflight.quoting import quote_value, split_override
 from muvr_train.preflight.scores import check_scores, score_paths
 
-HOW_TO_ASK = ("base_url", "api_key_env", "concurrency", "retries", "back_off", "timeout", "device_map")
+HOW_TO_ASK = (
+    *("base_url", "api_key_env", "concurrency", "retries", "back_off", "timeout"),
+    *("device_map", "attention", "trust_remote_code"),
+)
 """Settings of an answerer that change no answer."""
 
 

@@ -112,7 +112,8 @@ class Transformers(Answerer):
     def identity(self) -> Mapping[str, Any]:
         """Content of the model's files, wherever they lie, and the settings that determine its answers.
 
-        Name, device, attention and the release of transformers are left out: they change answers by rounding at most.
+        Name, device and attention are left out, which change answers by rounding, and so is the release of
+        transformers, so that an upgrade does not ask everything again: it seldom changes what a model is shown.
         """
         facts = {"name": "transformers", "model": self._fingerprint, "dtype": self.load.dtype}
         return {**facts, "interface": self.load.interface, "max_tokens": self.max_tokens, **self.inputs.facts()}
