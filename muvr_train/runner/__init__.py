@@ -1,6 +1,25 @@
 """What the entry points run. The only room that knows Hydra; each function reads like a table of contents."""
 
-from muvr_train.runner.evaluate_run import evaluate
-from muvr_train.runner.train_run import train
+from __future__ import annotations
 
-__all__ = ["evaluate", "train"]
+from omegaconf import DictConfig
+
+from muvr_train.preflight.questions import asks_questions
+
+
+def evaluate(cfg: DictConfig) -> dict[str, float]:
+    """Evaluate what a config says; give the flat metrics. Questions to an answerer need no torch."""
+    if asks_questions(cfg):
+        from muvr_train.runner.ask_run import ask_and_score
+
+        return ask_and_score(cfg)
+    from muvr_train.runner import evaluate_run
+
+    return evaluate_run.evaluate(cfg)
+
+
+def train(cfg: DictConfig) -> dict[str, float]:
+    """Train what a config says; give the flat metrics."""
+    from muvr_train.runner import train_run
+
+    return train_run.train(cfg)

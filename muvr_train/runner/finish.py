@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-import shlex
-import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +23,8 @@ from muvr_train.reports.save_scores import save_scores
 from muvr_train.reports.tables import print_tables
 from muvr_train.reports.write import write_json, write_results
 from muvr_train.results import Results
+from muvr_train.runner.about import about_program
 from muvr_train.runner.calibrate import calibrated_rows
-from muvr_train.runner.classes import plain
 from muvr_train.runner.data import Data, protocol_of, query_names
 from muvr_train.runner.models import baseline_models, share_state
 from muvr_train.runner.report import report
@@ -208,11 +204,7 @@ def untrained_rows(
 def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[str, Any]:
     """Collect the facts of results.json's `meta`."""
     return {
-        "version": package_version(),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": shlex.join(sys.orig_argv[1:]),
-        "config": plain(cfg),
-        "seed": cfg.seed,
+        **about_program(cfg),
         "store": None if data.features is None else describe_store(data.features),
         "protocol": {**part.protocol, "split": split, "transductive": data.transductive(split)},
         "galleries": gallery_digests(part),
@@ -227,14 +219,6 @@ def describe(cfg: DictConfig, data: Data, part: Benchmark, split: str) -> dict[s
 def describe_store(store: FeatureStore) -> dict[str, Any]:
     """Say where features are and what made them."""
     return {"path": str(store.path), "manifest": store.manifest}
-
-
-def package_version() -> str:
-    """The installed version, or "source" where the package is not installed."""
-    try:
-        return version("muvr-train")
-    except PackageNotFoundError:
-        return "source"
 
 
 def log_final(

@@ -1,0 +1,50 @@
+"""From a config to what answers questions, and the checks that need the files of the questions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omegaconf import DictConfig
+
+from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.rerank.types import Answerer, Question
+from muvr_train.runner.classes import build
+
+log = logging.getLogger(__name__)
+MOST_LISTED = 20
+Place = tuple[str, str]
+
+
+def build_answerer(cfg: DictConfig) -> Answerer:
+    """Build the class that `answerer` names.
+
+    Raises:
+        ConfigError: it is no Answerer, or refuses its settings.
+    """
+    answerer = build(cfg.answerer, "answerer", kind=Answerer)
+    number: Any = answerer.concurrency
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ConfigError(f"{type(answerer).__name__}.concurrency is {number!r}: it must be a whole number >= 1")
+    return answerer  # type: ignore[no-any-return]
+
+
+def refuse_missing(questions: Sequence[Question], missing: Mapping[Place, Sequence[str]], policy: str) -> None:
+    """Refuse to ask questions whose files are missing, before any is asked.
+
+    Args:
+        questions: of a run.
+        missing: (id, setting) -> one line per file that is not there.
+        policy: "error", or "wrong": they are asked all the same, which fails.
+
+    Raises:
+        DataError: files are missing under the policy "error"; the first ones are listed.
+    """
+    if not missing:
+        return
+    files = list(dict.fromkeys(line for lines in missing.values() for line in lines))
+    text = f"{len(missing)} of {len(questions)} questions lack {len(files)} files: {shorten(files, MOST_LISTED)}"
+    if policy == "error":
+        raise DataError(f"{text}. Put them there, or count such questions as failed: benchmark.missing=wrong")
+    log.warning("%s. These questions count as failed", text)

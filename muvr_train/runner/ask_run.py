@@ -1,0 +1,147 @@
+"""MUVR-QA and IV-Bench: ask a model, score what it says, write everything down."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from muvr_train.benchmarks.published import PublishedRow, published_rows
+from muvr_train.errors import DataError, shorten
+from muvr_train.preflight.questions import answers_path
+from muvr_train.reports.answer_files import write_answer_results
+from muvr_train.reports.answer_page import PICTURES, AnswerLimits, write_answer_page
+from muvr_train.reports.answer_pictures import keep_sheets
+from muvr_train.reports.answer_tables import print_answer_tables
+from muvr_train.rerank.answer_file import AnswerFile
+from muvr_train.rerank.asking import ask
+from muvr_train.rerank.parsing import verdict
+from muvr_train.rerank.types import Answer, Answerer, Question
+from muvr_train.rerank.visuals import Media
+from muvr_train.runner.about import about_program
+from muvr_train.runner.answerers import build_answerer, refuse_missing
+from muvr_train.runner.question_sets import Place, QuestionSet, read_question_set
+
+log = logging.getLogger(__name__)
+
+
+def ask_and_score(cfg: DictConfig) -> dict[str, float]:
+    """Ask `answerer` the questions of `benchmark`; write the result files, print the tables.
+
+    Returns:
+        The flat metrics `all/<benchmark>/<setting>/<partition>/<metric>`.
+
+    Raises:
+        DataError: questions or files are missing or broken, the answerer can answer nothing, or, after everything is
+            written, questions failed (unless `allow_failures`).
+    """
+    folder = Path(cfg.out)
+    asked = read_question_set(cfg)
+    log.info("%s in %d settings (%s)", asked.corpus, len(asked.settings), ", ".join(asked.settings))
+    answerer = build_answerer(cfg)
+    missing = Media.missing(asked.questions)
+    if answerer.needs_visuals:
+        refuse_missing(asked.questions, missing, cfg.benchmark.missing)
+    limits = AnswerLimits(items=cfg.benchmark.report_items)
+    shown = asked.questions
+    if cfg.benchmark.report and answerer.needs_visuals:
+        shown = keep_sheets(shown, folder / PICTURES, limits.picture_bytes)
+    answers = answers_of(cfg, answerer, shown)
+    verdicts = verdicts_of(cfg, asked, answers)
+    rows = asked.score(verdicts, answers)
+    meta = describe(cfg, answerer, asked, verdicts, answers)
+    flat = write_answer_results(folder, asked.questions, verdicts, answers, rows, meta)
+    published = references(cfg, asked)
+    print_answer_tables(rows, str(meta["model"]), published, meta["notes"])
+    log.info("results are in %s", folder)
+    if cfg.benchmark.report:
+        loads = len(missing) < len(asked.questions)
+        write_answer_page(folder, asked.questions, verdicts, answers, rows, meta, published, loads, limits)
+    refuse_failures(cfg, answers)
+    return flat
+
+
+def answers_of(cfg: DictConfig, answerer: Answerer, questions: Sequence[Question]) -> dict[Place, Answer]:
+    """Ask what is not answered yet; every answer goes into the file of answers at once."""
+    path = answers_path(cfg) or Path(cfg.out) / "answers.jsonl"
+    with AnswerFile(path) as file:
+        try:
+            answerer.prepare()
+            return ask(answerer, questions, file, cfg.benchmark.decision == "logprob", answerer.name)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        finally:
+            answerer.close()
+
+
+def verdicts_of(cfg: DictConfig, asked: QuestionSet, answers: Mapping[Place, Answer]) -> dict[Place, str | None]:
+    """Read the answers."""
+    benchmark = cfg.benchmark
+    languages, reasoning = tuple(benchmark.get("languages") or ("en",)), bool(benchmark.get("reasoning"))
+    return {
+        (question.id, question.setting): verdict(
+            answers[question.id, question.setting], question, benchmark.decision, reasoning, languages
+        )
+        for question in asked.questions
+    }
+
+
+def describe(
+    cfg: DictConfig,
+    answerer: Answerer,
+    asked: QuestionSet,
+    verdicts: Mapping[Place, str | None],
+    answers: Mapping[Place, Answer],
+) -> dict[str, Any]:
+    """Collect the facts of results.json's `meta`."""
+    failed = sum(not answer.answered for answer in answers.values())
+    counts = {
+        "questions": len(answers),
+        "answered": len(answers) - failed,
+        "failed": failed,
+        "invalid": sum(said is None for said in verdicts.values()) - failed,
+    }
+    notes = list(asked.notes)
+    if failed:
+        notes.append(f"{failed} of {len(answers)} questions failed and count as wrong.")
+    return {
+        **about_program(cfg),
+        "benchmark": cfg.benchmark.name,
+        "model": answerer.name,
+        "answerer": dict(answerer.identity()),
+        "corpus": asked.corpus,
+        "settings": list(asked.settings),
+        "answers": str(answers_path(cfg)),
+        "counts": counts,
+        **asked.facts,
+        "notes": notes,
+    }
+
+
+def references(cfg: DictConfig, asked: QuestionSet) -> tuple[PublishedRow, ...]:
+    """The published rows, where the whole released file is asked."""
+    return published_rows(cfg.benchmark.name) if asked.released else ()
+
+
+def refuse_failures(cfg: DictConfig, answers: Mapping[Place, Answer]) -> None:
+    """End with an error if questions failed, unless that is allowed.
+
+    Raises:
+        DataError: with the first reasons, and how to ask only those.
+    """
+    failed = [answer for answer in answers.values() if not answer.answered]
+    if not failed:
+        return
+    again = f"answers={cfg.answers}" if cfg.answers else f"out={cfg.out}"
+    reasons = shorten([f"{answer.question} ({answer.setting}): {answer.reason}" for answer in failed], 3)
+    text = (
+        f"{len(failed)} of {len(answers)} questions failed and count as wrong: {reasons}. The results are complete in "
+        f"{cfg.out}; the same command with {again} asks only these"
+    )
+    if not cfg.allow_failures:
+        raise DataError(f"{text} (allow_failures=true ends with exit code 0)")
+    log.warning("%s", text)
