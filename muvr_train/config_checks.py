@@ -16,6 +16,7 @@ from muvr_train.errors import ConfigError, DataError
 from muvr_train.models.baselines import BASELINES
 from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.annotated import check_annotated
+from muvr_train.preflight.answerers import check_answerer
 from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.custom import check_custom
 from muvr_train.preflight.fusion import OWN_HEAD_RULES, check_fusion, is_own_head
@@ -64,6 +65,7 @@ def check_values(cfg: DictConfig) -> None:
         if not number(0).allows(value):
             raise ConfigError(f"optimizer.lr_ratios.{name}={value} is not possible: it is a number >= 0 (0 freezes)")
     _check_run_name(cfg)
+    check_answerer(cfg)
     if asks_questions(cfg):
         _check_targets(cfg)
         check_questions(cfg)

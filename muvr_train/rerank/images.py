@@ -50,9 +50,10 @@ class ImageSettings:
         if not isinstance(self.image_quality, int) or not 1 <= self.image_quality <= 100:
             raise ConfigError(f"answerer.image_quality must be a whole number from 1 to 100, got {self.image_quality}")
         for name in ("max_side", "max_image_mb", "max_request_mb"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"answerer.{name} must be positive or null, got {value}")
+            value, kind = getattr(self, name), int if name == "max_side" else (int, float)
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool) or not value > 0):
+                number = "whole number" if kind is int else "number"
+                raise ConfigError(f"answerer.{name} must be a {number} above 0, or null, got {value!r}")
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from muvr_train.errors import ConfigError
 from muvr_train.rerank.answerers.openai_client import check_model, connect, reachable, translated
 from muvr_train.rerank.answerers.openai_messages import clean, message_content, read_reply
-from muvr_train.rerank.answerers.openai_settings import check_address, check_names, check_number
+from muvr_train.rerank.answerers.openai_settings import check_address, check_names, check_number, check_texts
 from muvr_train.rerank.answerers.retries import TransientError, with_retries
 from muvr_train.rerank.images import ImageSettings
 from muvr_train.rerank.types import Answerer, AnswerError, Reply, Request
@@ -92,6 +93,7 @@ class OpenAIServer(Answerer):
         self.concurrency, self.retries, self.back_off, self.timeout = concurrency, retries, back_off, timeout
         self.temperature, self.seed = temperature, seed
         self.max_tokens, self.max_tokens_key, self.system = max_tokens, max_tokens_key, system
+        check_names(model, max_tokens_key, api_key_env, extra)
         self.top_logprobs, self.extra = top_logprobs, dict(extra or {})
         self.detail, self.frame_times = detail, frame_times
         self.images = ImageSettings(image_format, image_quality, max_side, max_image_mb, max_request_mb)
@@ -103,8 +105,10 @@ class OpenAIServer(Answerer):
         self.sleep = self._closed.wait
 
     def _check(self) -> None:
-        check_names(self.model, self.max_tokens_key, self.api_key_env, self.extra)
+        check_texts(model=self.model, base_url=self.base_url, system=self.system, detail=self.detail)
         check_address(self.base_url)
+        if not isinstance(self.frame_times, bool):
+            raise ConfigError(f"answerer.frame_times must be true or false, got {self.frame_times!r}")
         check_number("concurrency", self.concurrency, 1, whole=True)
         check_number("retries", self.retries, 0, whole=True)
         check_number("back_off", self.back_off, 0)

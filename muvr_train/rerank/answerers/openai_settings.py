@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +42,7 @@ def check_number(
     if value is None and optional:
         return
     kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    right = isinstance(value, kinds) and not isinstance(value, bool)
+    right = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)  # type: ignore[arg-type]
     if not right or not (value > least if above else value >= least):  # type: ignore[operator]
         kind = "a whole number" if whole else "a number"
         bound = f"above {least:g}" if above else f"of at least {least:g}"
@@ -65,18 +66,31 @@ def check_address(url: str | None) -> None:
         raise ConfigError(f"answerer.base_url={url}: leave out /chat/completions, which the client appends")
 
 
-def check_names(model: str, max_tokens_key: str, api_key_env: str, extra: Mapping[str, Any]) -> None:
+def check_texts(**settings: object) -> None:
+    """Refuse values that are no texts; None is possible.
+
+    Raises:
+        ConfigError: names the setting.
+    """
+    for name, value in settings.items():
+        if value is not None and not isinstance(value, str):
+            raise ConfigError(f"answerer.{name} must be a text or null, got {value!r}")
+
+
+def check_names(model: str, max_tokens_key: str, api_key_env: str, extra: Mapping[str, Any] | None) -> None:
     """Refuse an empty model, unknown names, a key in place of its variable, and keys that other settings set.
 
     Raises:
         ConfigError: names the setting; a key is never repeated.
     """
-    if not model or not isinstance(model, str):
-        raise ConfigError(f"answerer.model must be the model's name on the server, got {model!r}")
+    if not model:
+        raise ConfigError("answerer.model must be the model's name on the server, it is empty")
     if max_tokens_key not in LENGTH_KEYS:
         raise ConfigError(f"answerer.max_tokens_key must be one of {', '.join(LENGTH_KEYS)}, got {max_tokens_key!r}")
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", api_key_env):
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(api_key_env)):
         raise ConfigError("answerer.api_key_env is the name of a variable of the environment, never the key itself")
-    for key in extra:
+    if not isinstance(extra or {}, Mapping):
+        raise ConfigError(f"answerer.extra must hold keys and values, got {extra!r}")
+    for key in extra or {}:
         if key in TAKEN:
             raise ConfigError(f"answerer.extra.{key}: that is set by {TAKEN[key]}")
