@@ -13,19 +13,18 @@ from typing import Any
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.reports.answer_cards import INSTRUCTIVE, Card, choose_cards, facet_values, make_cards
 from muvr_train.reports.answer_entries import entry_of, headings_of, title_of
+from muvr_train.reports.answer_files import DEFINITIONS
 from muvr_train.reports.answer_pictures import LEFT_OUT, Sheet, remove_stale, save_sheets
-from muvr_train.reports.page import facts_of
+from muvr_train.reports.answer_tables import ERROR, SIGNED, figure
+from muvr_train.reports.page import document, facts_of
 from muvr_train.reports.score_tables import MISSING, Cell, Row, ScoreTable, percent, without_empty
 from muvr_train.rerank.types import Answer, Question, Visual
+from muvr_train.rerank.visuals import Media
 
 PICTURES = "report_files"
 WHOLE = ("all", "mean", "overall", "perception", "reasoning")
 """Partitions with large figures."""
 MOST_TILES = 9
-SIGNED = ("reranking_score",)
-"""Metrics that are no shares."""
-ERROR = "_se"
-"""What the name of a metric's standard error ends with."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def write_answer_page(
         rows: as in results.json.
         meta: as in results.json: scalars, `notes` and `definitions` are shown.
         published: rows that may stand beside these.
-        loads: whether images and videos are at hand; else there are no pictures, and the page says so.
+        loads: False leaves the pictures out; the page says so, also where no video or image is at hand.
         limits: bounds, None for the usual ones.
 
     Returns:
@@ -79,6 +78,7 @@ def write_answer_page(
     cards = make_cards(questions, verdicts, answers)
     chosen = choose_cards(cards, limits.items)
     folder.mkdir(parents=True, exist_ok=True)
+    loads = loads and len(Media.missing(questions)) < len(questions)
     sheets = _sheets(folder / PICTURES, chosen, limits) if loads else {}
     text = _render(chosen, len(cards) - len(chosen), sheets, loads, _result_parts(rows, meta, published))
     temporary = folder / ".report.html.tmp"
@@ -172,7 +172,7 @@ def _visual(part: Visual) -> dict[str, object]:
 
 def _picture_note(sheets: Mapping[int, Sheet], loads: bool) -> str:
     if not loads:
-        return "There are no pictures: the answers were made without looking at any image or video."
+        return "There are no pictures: no video or image is at hand."
     left_out = sum(sheet == LEFT_OUT for sheet in sheets.values())
     broken = sum(bool(sheet.why) for sheet in sheets.values()) - left_out
     counts = {"cannot be shown (their cards say why)": broken, "were left out to keep the page small": left_out}
@@ -193,8 +193,13 @@ def _result_parts(
         "table": rows_table(rows, published),
         "published": "; ".join(dict.fromkeys(row.source for row in published)),
         "notes": [str(note) for note in meta.get("notes", ())],
-        "definitions": meta.get("definitions", {}),
-        **facts_of(meta),
+        "definitions": meta.get("definitions", DEFINITIONS),
+        "facts": facts_of(meta),
+        "documents": [
+            (name, document(value))
+            for name, value in meta.items()
+            if isinstance(value, (dict, list)) and value and name not in ("notes", "definitions")
+        ],
     }
 
 
@@ -219,7 +224,7 @@ def rows_table(rows: Sequence[Mapping[str, Any]], published: Sequence[PublishedR
         Row(
             (str(row["mode"]), str(row["partition"])),
             (
-                *(_figure(name, row["metrics"]) for name in names),
+                *(Cell(figure(row["metrics"], name)) for name in names),
                 _seconds(row.get("timing", {}).get("seconds_per_item")),
                 Cell(f"{row.get('counts', {}).get('questions', MISSING)}"),
             ),
@@ -230,20 +235,13 @@ def rows_table(rows: Sequence[Mapping[str, Any]], published: Sequence[PublishedR
     lines += [
         Row(
             (f"{row.system} (published)", row.partition),
-            (*(_figure(name, row.metrics) for name in names), Cell(MISSING), Cell(MISSING)),
+            (*(Cell(figure(row.metrics, name)) for name in names), Cell(MISSING), Cell(MISSING)),
             "published",
         )
         for row in published
     ]
     columns = (*(name.replace("_", " ") for name in names), "s / question", "questions")
     return without_empty(ScoreTable("rows of results.json", ("setting", "partition"), columns, tuple(lines)))
-
-
-def _figure(name: str, metrics: Mapping[str, Any]) -> Cell:
-    value, error = metrics.get(name), metrics.get(f"{name}{ERROR}")
-    if name in SIGNED:
-        return Cell(MISSING if value is None else f"{value:+.2f}", spread="" if error is None else f"{error:.2f}")
-    return Cell(percent(value), spread="" if error is None else percent(error))
 
 
 def _seconds(value: float | None) -> Cell:

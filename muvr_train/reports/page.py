@@ -182,26 +182,26 @@ def _protocol_parts(content: ReportContent) -> dict[str, Any]:
     warnings = [str(warning) for warning in meta.get("annotation_warnings", ())]
     if len(warnings) > MOST_WARNINGS:
         warnings = [*warnings[:MOST_WARNINGS], f"{len(warnings) - MOST_WARNINGS} more are in results.json"]
+    store = meta.get("store") or {}
+    documents = {"Config": meta.get("config"), "Feature store": store.get("manifest")}
     return {
-        **facts_of(meta),
+        "facts": facts_of(meta),
         "counts": counts_table(content.results),
         "warnings": warnings,
         "definitions": meta.get("definitions", DEFINITIONS),
+        "documents": [(name, document(value)) for name, value in documents.items() if value],
     }
 
 
-def facts_of(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The scalars of results.json's meta and of its protocol, and its longer documents as text."""
+def facts_of(meta: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """The scalars of results.json's meta and of its protocol, and where the features are."""
     facts = {**meta, **{f"protocol: {name}": value for name, value in meta.get("protocol", {}).items()}}
     store = meta.get("store") or {}
     facts |= {"store": store["path"]} if "path" in store else {}
-    documents = {"Config": meta.get("config"), "Feature store": store.get("manifest")}
-    return {
-        "facts": [(name, value) for name, value in facts.items() if isinstance(value, (str, int, float, bool))],
-        "documents": [(name, _document(value)) for name, value in documents.items() if value],
-    }
+    return [(name, value) for name, value in facts.items() if isinstance(value, (str, int, float, bool))]
 
 
-def _document(value: object) -> str:
+def document(value: object) -> str:
+    """Anything plain as indented JSON, cut where it is too long for a page."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return text if len(text) <= MOST_DOCUMENT else text[:MOST_DOCUMENT] + "\n... (all of it is in results.json)"

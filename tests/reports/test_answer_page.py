@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from muvr_train.reports.answer_cards import choose_cards, facet_values, make_car
 from muvr_train.reports.answer_page import AnswerLimits, rows_table, write_answer_page
 from muvr_train.reports.answer_pictures import keep_sheets, save_sheets, sheet_of
 from muvr_train.rerank.types import Answer, Clip, Picture, Question
+from muvr_train.rerank.visuals import Absent
 from tests.reports.answered import broken, by_key, failure, iv_question, qa_question, rerank_question, said, visual
 from tests.reports.contents import NASTY, RTL
 from tests.reports.test_page import Page, parsed
@@ -184,10 +186,20 @@ def test_answers_without_videos_have_no_pictures_and_the_page_says_so(tmp_path: 
     asked = [qa_question("q", "t", "yes", shown=broken("video", "t", "must not be loaded"))]
     page = write(tmp_path, asked, loads=False)
     text = "".join(page.texts)
-    assert "There are no pictures: the answers were made without looking at any image or video." in text
+    assert "There are no pictures: no video or image is at hand." in text
     assert "must not be loaded" not in text
     assert not page.find("img")
     assert not (tmp_path / "report_files").exists()
+
+
+def test_without_any_file_the_page_does_not_say_so_at_every_card(tmp_path: Path) -> None:
+    lost = Absent("video t: no folder of videos is given (data.videos)").visual("video", "t")
+    bare = replace(qa_question("q", "t", "yes"), parts=("Same?", lost))
+    text = "".join(write(tmp_path / "none", [bare]).texts)
+    assert "no video or image is at hand" in text
+    assert "no folder of videos" not in text
+    text = "".join(write(tmp_path / "one", [bare, qa_question("q", "f", "no")]).texts)
+    assert "no folder of videos" in text
 
 
 def test_a_broken_video_says_why_and_the_others_are_shown(tmp_path: Path) -> None:
