@@ -153,8 +153,10 @@ def shuffled_options(question: IvQuestion, seed: int, duplicates: Duplicates = "
         raise ConfigError(f"duplicates must be drop or keep, got {duplicates!r}")
     options = [question.answer, *question.distractors]
     if duplicates == "drop":
-        options = list({option_key(text): text for text in reversed(options)}.values())[::-1]
-        options.sort(key=lambda text: text != question.answer)
+        first: dict[str, str] = {}
+        for text in options:
+            first.setdefault(option_key(text), text)
+        options = list(first.values())
     drawn: list[tuple[bytes, bool, str]] = []
     for place, text in enumerate(options):
         facts = json.dumps([seed, question.id, text, options[:place].count(text)])
@@ -207,7 +209,7 @@ def _question(video: str, entry: Any, where: str) -> tuple[IvQuestion, bool]:
         task=FILE_TASKS[task][0],
         file_task=entry["question_type"],
         group=FILE_TASKS[task][1],
-        granularity=_GRANULARITY_OF.get(granularity.casefold(), granularity),
+        granularity=_GRANULARITY_OF.get(granularity.casefold(), granularity.title()),
         answer=entry["answer"],
         distractors=kept,
         where=where,

@@ -17,6 +17,8 @@ from muvr_train.errors import DataError, shorten
 TAGGED = ("Query", "Target", "Tag", "Label", "prompt_en")
 UNTAGGED = ("Query", "Target", "Label", "prompt_en", "Tag")
 """The order of the fields in the released lines, with a tag and without."""
+WHOLE, TAGGED_ROWS, UNTAGGED_ROWS = "all", "tagged", "untagged"
+"""Rows of the results that are no partitions: no file may have such a name."""
 FOLDERS = (".", "annotations", "QA/annotations", "annotations/QA/annotations")
 """Where the files are: in the folder that is given, or below it as MUVR is released."""
 
@@ -80,6 +82,8 @@ def read_questions(path: Path) -> dict[str, list[QaRow]]:
     found: dict[str, Path] = {}
     for file in _files(path):
         name = ALIASES.get(file.stem, file.stem)
+        if name in (WHOLE, TAGGED_ROWS, UNTAGGED_ROWS):
+            raise DataError(f"{file}: {name} is the name of a row of the results; give the file another one")
         if name in found:
             raise DataError(f"{found[name]} and {file} are both partition {name}: keep one")
         found[name] = file
