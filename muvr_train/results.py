@@ -91,3 +91,18 @@ class CalibratedRow:
     steps: list[dict[str, Any]]
     fitted_on: dict[str, Any]
     results: Results
+
+
+@dataclass(frozen=True)
+class RerankedRow:
+    """Results after reranking the first videos of every query, or of a perfect reranker of them.
+
+    Attributes:
+        name: `<label> + rerank@20 (<answerer>)`, or `perfect reranker@20`.
+        facts: plain; `settings`, and of a row with an answerer what `runner.rerank_run.reranked_rows` says.
+        results: in the one mode that is reranked.
+    """
+
+    name: str
+    facts: dict[str, Any]
+    results: Results

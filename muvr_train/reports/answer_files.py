@@ -60,13 +60,17 @@ def write_answer_results(
         for name, value in row["metrics"].items()
         if value is not None
     }
-    _write(
-        folder / "questions.jsonl", "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in _asked(questions))
-    )
+    write_questions(folder, questions)
     _write(folder / "per_question.csv", _csv(questions, verdicts, answers))
     write_json(folder / "results.json", {"meta": {**meta, "definitions": DEFINITIONS}, "rows": list(rows)})
     write_json(folder / "metrics.json", flat)
     return flat
+
+
+def write_questions(folder: Path, questions: Iterable[Question]) -> None:
+    """Write questions.jsonl at once: what somebody needs to answer elsewhere."""
+    lines = (json.dumps(line, ensure_ascii=False) for line in _asked(questions))
+    _write(folder / "questions.jsonl", "".join(f"{line}\n" for line in lines))
 
 
 def is_right(question: Question, said: str | None) -> bool:

@@ -54,7 +54,7 @@ class Run:
 
 
 def read_run(text: str) -> Run:
-    """Read what the user names: a folder, or FOLDER:MODEL for another model in it: an untrained or a calibrated one.
+    """Read what the user names: a folder, or FOLDER:MODEL for another row in it: untrained, calibrated, reranked.
 
     Raises:
         ConfigError: there is no such folder, or no such model in it.
@@ -67,7 +67,7 @@ def read_run(text: str) -> Run:
     path, model = Path(folder), text[len(folder) + 1 :]
     content = read_json(path / "results.json")
     own = str(content["meta"].get("model", "model"))
-    others = [*content.get("baselines", []), *content.get("calibrated", [])]
+    others = [entry for kind in ("baselines", "calibrated", "reranked") for entry in content.get(kind, [])]
     models = {own: content["rows"], **{entry["name"]: entry["rows"] for entry in others}}
     if len(models) <= len(others):
         twice = next(name for name in models if [own, *(entry["name"] for entry in others)].count(name) > 1)

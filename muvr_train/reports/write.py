@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from muvr_train.errors import DataError
-from muvr_train.results import CalibratedRow, Results
+from muvr_train.results import CalibratedRow, RerankedRow, Results
 
 DEFINITIONS = {
     "mAP": "mean over counted queries of the average precision; divisor = positives in the gallery, found or not, "
@@ -37,6 +37,12 @@ DEFINITIONS = {
     "intervals": "95 % percentile interval, bootstrap over the search topics of each partition; narrow with few topics."
     " Resamples without a counted query or match are left out, and their number is in the row's notes",
     "std": "standard deviation over the seeds of a run with several (n - 1); its metrics are means over them",
+    "reranked.gains": "reranked minus retrieved, in the same mode; its 95 % interval resamples the same search topics "
+    "for both; perfect: a reranker of the same videos that makes no mistake",
+    "reranked.counts.from_file": "pairs whose answer an earlier run had",
+    "reranked.counts.invalid": "answers that say neither yes nor no; like failed ones they change nothing",
+    "reranked.cost.seconds_per_query": "sum over its pairs of the seconds from the first try to the answer; pairs that "
+    "are asked at the same time each count",
     "breakdowns.level": "positives of one level of correspondence; those of other levels are left out of the ranking",
     "breakdowns.operator, breakdowns.sign": "tag expressions of one operator, or of one sign; mean over these",
     "breakdowns.noise_remove": "mAP with a share of the positive pairs left out; mAP_std over the repeats",
@@ -70,6 +76,7 @@ def write_results(
     meta: Mapping[str, Any],
     baselines: Mapping[str, Results] | None = None,
     calibrated: Sequence[CalibratedRow] = (),
+    reranked: Sequence[RerankedRow] = (),
 ) -> Path:
     """Write results.json and per_query.csv into `folder`, each at once (temp file + rename).
 
@@ -79,6 +86,7 @@ def write_results(
         meta: plain facts about the run; the metric definitions are added.
         baselines: untrained rows on the same queries and gallery, by name.
         calibrated: the model's rows behind calibration steps.
+        reranked: its rows with the first videos of each query in another order.
 
     Returns:
         The path of results.json.
@@ -87,7 +95,8 @@ def write_results(
         DataError: two models have one name.
     """
     own = str(meta.get("model", "model"))
-    entries = [(own, results), *(baselines or {}).items(), *((row.name, row.results) for row in calibrated)]
+    beside: list[CalibratedRow | RerankedRow] = [*calibrated, *reranked]
+    entries = [(own, results), *(baselines or {}).items(), *((row.name, row.results) for row in beside)]
     named = dict(entries)
     if len(named) < len(entries):
         twice = next(name for name in named if sum(name == other for other, _ in entries) > 1)
@@ -102,6 +111,7 @@ def write_results(
             {"name": row.name, "steps": row.steps, "fitted_on": row.fitted_on, "rows": row.results.rows}
             for row in calibrated
         ],
+        "reranked": [{"name": row.name, **row.facts, "rows": row.results.rows} for row in reranked],
     }
     path = folder / "results.json"
     write_json(path, content)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.search.judged import JudgedScores
+from muvr_train.search.scores import ScoreMatrix
+
+if TYPE_CHECKING:
+    from muvr_train.search.sources import ScoreSource
 
 Columns = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -109,3 +114,35 @@ def _apart(values: NDArray[Any], answers: Floats) -> Floats:
             raised[place] = np.nextafter(raised[place], np.inf)
         below = place
     return raised
+
+
+class RerankedScores:
+    """Changed scores of one mode as a source of scores (see `search.sources.ScoreSource`).
+
+    Args:
+        source: of the scores as they were, for what it knows of the queries.
+        mode: the one that is served.
+        changed: by the names of the partitions.
+    """
+
+    pairwise = False  # every partition was reranked by itself
+
+    def __init__(self, source: ScoreSource, mode: str, changed: Mapping[str, JudgedScores]) -> None:
+        self.source, self.mode, self.changed = source, mode, changed
+        self.modes: tuple[str, ...] = (mode,)
+
+    def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
+        """Nothing is refused that was not when the scores were made."""
+
+    def known_queries(self, partition: Partition) -> Sequence[str]:
+        """Ids of the queries that the source knows."""
+        return self.source.known_queries(partition)
+
+    def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
+        """The scores of a partition's queries."""
+        judged = self.changed[partition.name]
+        return dict.fromkeys(modes, ScoreMatrix(judged.queries, judged.database, judged.scores))
+
+    def filter_scores(self, partition: Partition) -> Iterator[tuple[str, JudgedScores]]:
+        """The scores of its queries with tag expressions."""
+        yield self.mode, self.changed[partition.name]

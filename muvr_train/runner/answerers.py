@@ -30,13 +30,19 @@ def build_answerer(cfg: DictConfig) -> Answerer:
     return answerer  # type: ignore[no-any-return]
 
 
-def refuse_missing(questions: Sequence[Question], missing: Mapping[Place, Sequence[str]], policy: str) -> None:
+def refuse_missing(
+    questions: Sequence[Question],
+    missing: Mapping[Place, Sequence[str]],
+    policy: str,
+    otherwise: str = "benchmark.missing=wrong",
+) -> None:
     """Refuse to ask questions whose files are missing, before any is asked.
 
     Args:
         questions: of a run.
         missing: (id, setting) -> one line per file that is not there.
         policy: "error", or "wrong": they are asked all the same, which fails.
+        otherwise: the setting that makes it so.
 
     Raises:
         DataError: files are missing under the policy "error"; the first ones are listed.
@@ -46,5 +52,5 @@ def refuse_missing(questions: Sequence[Question], missing: Mapping[Place, Sequen
     files = list(dict.fromkeys(line for lines in missing.values() for line in lines))
     text = f"{len(missing)} of {len(questions)} questions lack {len(files)} files: {shorten(files, MOST_LISTED)}"
     if policy == "error":
-        raise DataError(f"{text}. Put them there, or count such questions as failed: benchmark.missing=wrong")
+        raise DataError(f"{text}. Put them there, or count such questions as failed: {otherwise}")
     log.warning("%s. These questions count as failed", text)

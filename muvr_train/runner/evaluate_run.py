@@ -28,6 +28,7 @@ from muvr_train.runner.models import (
 )
 from muvr_train.runner.overview import encoder_name
 from muvr_train.runner.processes import pick_device, started
+from muvr_train.runner.rerank_run import try_reranking
 from muvr_train.runner.score_run import evaluate_files
 from muvr_train.training.launch import Here, first_then_all
 
@@ -42,6 +43,7 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`.
     """
     torch.manual_seed(cfg.seed)
+    try_reranking(cfg)
     if cfg.get("scores"):
         return evaluate_files(cfg)
     device = pick_device(cfg)

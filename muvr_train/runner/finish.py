@@ -19,6 +19,7 @@ from muvr_train.models.baselines import BASELINES
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
 from muvr_train.reports.picture import save_similarity_picture
+from muvr_train.reports.rerank_tables import print_reranked
 from muvr_train.reports.save_scores import save_scores
 from muvr_train.reports.tables import print_tables
 from muvr_train.reports.write import write_json, write_results
@@ -28,6 +29,7 @@ from muvr_train.runner.calibrate import calibrated_rows
 from muvr_train.runner.data import Data, protocol_of, query_names
 from muvr_train.runner.models import baseline_models, share_state
 from muvr_train.runner.report import report
+from muvr_train.runner.rerank_run import Retrieved, rerank
 from muvr_train.search.sources import ModelScores, ScoreSource, device_of
 from muvr_train.search.texts import official_texts
 
@@ -92,7 +94,8 @@ def finish(
     part, protocol = data.part(split), final_protocol(cfg) if group.is_first else protocol_of(cfg)
     seen = len(query_names(part) & subject.trained_queries)
     part = replace(part, notes=(*part.notes, *notes_of(subject, seen, len(part.queries)), *fitted_notes(data)))
-    results = evaluate_scores(source_of(subject, data, protocol, group), part, protocol)
+    source = source_of(subject, data, protocol, group)
+    results = evaluate_scores(source, part, protocol)
     beside = replace(protocol, keep_scores=False, noise=None, details=False)
     own = replace(beside, modes=None)  # rivals may serve fewer modes than the subject
     others = {rival: evaluate_scores(source, part, own) for rival, source in subject.rivals.items()}
@@ -108,7 +111,10 @@ def finish(
     calibrated = calibrated_rows(cfg, folder, subject.model, subject.label, data, part, beside)
     if calibrated:  # should they fail, the raw rows are there
         write_results(folder, results, meta, others, calibrated)
-        others |= {row.name: row.results for row in calibrated}
+    reranked = rerank(cfg, folder, Retrieved(subject.label, source, results, part, beside))
+    if reranked.rows:
+        write_results(folder, results, meta, others, calibrated, reranked.rows)
+    others |= {row.name: row.results for row in calibrated} | {row.name: row.results for row in reranked.rows}
     if cfg.get("save_scores"):
         log.info("the scores are in %s", ", ".join(map(str, save_scores(folder, results))))
     flat = results.flat(split)
@@ -121,9 +127,12 @@ def finish(
     references = [row for mode in modes for row in published_rows(part.name, mode, split=split)]
     if show:
         print_tables(named, protocol.ks, references, compared=subject.compared, notes=part.notes, about=about_run(cfg))
+        print_reranked(reranked.rows)
     log_final(loggers, flat, named, picture)
     log.info("results are in %s", folder)
     report(cfg, folder, subject.label, named, meta, references, data, subject.model)
+    if reranked.error is not None:
+        raise reranked.error
     return flat
 
 

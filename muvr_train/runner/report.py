@@ -99,8 +99,13 @@ def pictures_of(cfg: DictConfig, store: FeatureStore | None) -> Pictures | None:
     """Give a function that decodes a few frames of a video by its id; None where no videos are at hand."""
     if cfg.data.kind == "folder":
         return None if store is None else _composed(cfg, store)
-    files = VIDEO_FILES.get(cfg.data.kind, _in_folder)(cfg)
+    files = video_files(cfg)
     return None if files is None else decoded(files)
+
+
+def video_files(cfg: DictConfig) -> Mapping[str, Path] | None:
+    """Find the files of the run's videos by id; None where no folder is named (edited copies have none)."""
+    return VIDEO_FILES.get(cfg.data.kind, _in_folder)(cfg)
 
 
 def decoded(paths: Mapping[str, Path]) -> Pictures:
