@@ -229,7 +229,7 @@ def test_a_question_that_is_too_long_fails_alone(loaded: Callable[..., Transform
     with pytest.raises(AnswerError, match=r"tokens and 6 of the answer are more than the 4096.*benchmark\.frames"):
         answerer.answer(request(("no " * 5000,)))
     with pytest.raises(AnswerError, match="aspect ratio"):
-        answerer.answer(request((Picture(pixels(1, 300)),)))
+        answerer.answer(request((Picture(pixels(4, 900)),)))
     assert answerer.answer(request()).completion_tokens == 6
 
 

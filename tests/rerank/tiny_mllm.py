@@ -64,6 +64,7 @@ def make_tokenizer(special: dict[str, str]) -> Any:
         tokenizer_object=tokenizer,
         pad_token="<|endoftext|>",
         eos_token="<|im_end|>",
+        model_input_names=["input_ids", "attention_mask"],
         extra_special_tokens={"im_start_token": "<|im_start|>", **special},
     )
 
@@ -79,7 +80,7 @@ def _qwen(kind: str) -> tuple[Any, Any]:
     ids = {f"{name}_id": tokenizer.convert_tokens_to_ids(text) for name, text in QWEN_TOKENS.items()}
     patch = 16 if kind == "qwen3_vl" else 14
     text: dict[str, Any] = {**TEXT, "vocab_size": len(tokenizer)}
-    text["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
+    text |= {"rope_theta": 10000.0, "rope_scaling": {"rope_type": "default", "mrope_section": [1, 1, 2]}}
     vision: dict[str, Any] = {"depth": 2, "num_heads": 2, "patch_size": patch}
     bounds = {"shortest_edge": (2 * patch) ** 2, "longest_edge": (4 * patch) ** 2}
     if kind == "qwen2_vl":
@@ -94,7 +95,7 @@ def _qwen(kind: str) -> tuple[Any, Any]:
         names = (t.Qwen2_5_VLProcessor, t.Qwen2VLImageProcessor, t.Qwen2VLVideoProcessor)
     else:
         text |= {"head_dim": 8}
-        text["rope_parameters"] |= {"mrope_interleaved": True}
+        text["rope_scaling"] |= {"mrope_interleaved": True}
         vision |= {"hidden_size": 16, "out_hidden_size": 32, "intermediate_size": 32, "num_position_embeddings": 16}
         config = t.Qwen3VLConfig(text_config=text, vision_config={**vision, "deepstack_visual_indexes": [0]}, **ids)
         model = t.Qwen3VLForConditionalGeneration(config)

@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from muvr_train.rerank.images import flat_parts
 from muvr_train.rerank.types import Clip, Part, Pixels
 
 MILLISECONDS = 1000
 """Frames per second that processors are told, so that the number of a frame is its time in milliseconds."""
+
+LEAST_SIDE = 4
+"""Pixels; what is smaller is repeated."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,16 @@ class InputSettings:
 
 
 def pil_image(pixels: Pixels) -> Any:
-    """A picture for processors: with arrays they guess which axis holds the colours."""
+    """A picture for processors, which guess what the axes of arrays are: sides of 1 to 3 pixels look like colours.
+
+    >>> pil_image(np.zeros((1, 9, 3), np.uint8)).size
+    (9, 4)
+    """
     from PIL import Image
 
+    for axis in (0, 1):
+        if pixels.shape[axis] < LEAST_SIDE:
+            pixels = np.repeat(pixels, -(-LEAST_SIDE // pixels.shape[axis]), axis)
     return Image.fromarray(pixels)
 
 
@@ -114,8 +126,8 @@ def make_inputs(processor: Any, parts: Sequence[Part], settings: InputSettings, 
         if settings.processor:
             more["images_kwargs"] = dict(settings.processor)
     if clips:
-        more["videos"] = [[pil_image(frame) for frame in clip.frames] for clip in clips]
-        more["videos_kwargs"] = {"video_metadata": [video_facts(clip) for clip in clips], "do_sample_frames": False}
+        more["videos"] = [[[pil_image(frame) for frame in clip.frames] for clip in clips]]
+        more["videos_kwargs"] = {"video_metadata": [[video_facts(clip) for clip in clips]], "do_sample_frames": False}
     start = processor.tokenizer.bos_token
     if start and text.startswith(start):  # otherwise it would stand there twice
         more["text_kwargs"] = {"add_special_tokens": False}
