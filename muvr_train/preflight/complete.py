@@ -18,6 +18,7 @@ from muvr_train.preflight.questions import QUESTIONS, asks_questions, check_alon
 from muvr_train.preflight.quoting import quote_value, split_override
 from muvr_train.preflight.scores import check_scores, score_paths
 
+SUBJECTS = ("model", "fusion", "scores")
 HOW_TO_ASK = (
     *("base_url", "api_key_env", "concurrency", "retries", "back_off", "timeout"),
     *("device_map", "attention", "trust_remote_code"),
@@ -86,7 +87,8 @@ def warn_of_replaced(cfg: DictConfig) -> None:
     if cfg.ckpt_path is not None:
         same = before == hashlib.sha256(weights_file(Path(cfg.ckpt_path)).read_bytes()).hexdigest()
     else:
-        same = before is None and _kind(config) == _kind(OmegaConf.to_container(cfg, resolve=True))
+        now = OmegaConf.masked_copy(cfg, [key for key in ("benchmark", "answerer", *SUBJECTS) if key in cfg])
+        same = before is None and _kind(config) == _kind(OmegaConf.to_container(now, resolve=True))
     if not same:
         choices = cfg.hydra.runtime.choices
         new = cfg.ckpt_path or cfg.get("scores") or choices.get("model") or choices.get("answerer")
@@ -100,7 +102,7 @@ def _kind(config: Any) -> list[Any]:
     benchmark = (config.get("benchmark") or {}).get("name")
     asked = benchmark if benchmark in QUESTIONS else None
     answerer = {key: value for key, value in (config.get("answerer") or {}).items() if key not in HOW_TO_ASK}
-    return [asked, answerer, *(config.get(key) for key in ("model", "fusion", "scores"))]
+    return [asked, answerer, *(config.get(key) for key in SUBJECTS)]
 
 
 def _check_subject(typed: list[str], cfg: DictConfig) -> None:

@@ -13,14 +13,21 @@ from typing import Any
 from muvr_train.reports.answer_entries import prompt_of
 from muvr_train.reports.write import write_json
 from muvr_train.rerank.one_question import options_of
+from muvr_train.rerank.scoring import right_choices
 from muvr_train.rerank.types import Answer, Question
 
 DEFINITIONS = {
     "accuracy": "right answers / questions; failed and invalid ones count as wrong",
     "reranking_score": "mean over pairs by the answers about true and false target: (yes, no) +1, (yes, yes) 0, "
     "(no, no) -1, (no, yes) -2; so 2 TPR - FPR - 1",
-    "parse_rate": "answers that could be read / questions that were answered",
-    "<metric>_se": "standard error",
+    "yes_no, yes_yes, no_no, no_yes": "shares of pairs by the answers about true and false target; one that is invalid "
+    "or failed counts as the wrong one",
+    "invalid_pairs": "share of pairs with such an answer",
+    "true_positive_rate, false_positive_rate": "yes to true targets, yes to false ones",
+    "chance": "mean of right options / options",
+    "answered_rate": "answered / questions",
+    "parse_rate": "answers in which a choice can be read / answered",
+    "<metric>_se": "standard error: of muvr_qa over pairs, of iv_bench clustered by video",
     "timing.seconds_per_item": "mean seconds of an answered question, decoding included",
     "mode": "what is shown: images_6f: a frame of the query and 6 of the target; after_32f: 32 frames, then the image",
     "counts.failed": "questions without an answer after all retries, or whose files are missing or broken",
@@ -73,11 +80,6 @@ def write_questions(folder: Path, questions: Iterable[Question]) -> None:
     _write(folder / "questions.jsonl", "".join(f"{line}\n" for line in lines))
 
 
-def is_right(question: Question, said: str | None) -> bool:
-    """Whether a verdict is right; options with the text of the right one are right, too."""
-    return said is not None and said in question.about.get("right", (question.truth,))
-
-
 def _asked(questions: Iterable[Question]) -> Iterable[dict[str, Any]]:
     for question in questions:
         yield {
@@ -103,7 +105,7 @@ def _csv(
         said, answer = verdicts[place], answers[place]
         status = answer.status if said is not None or not answer.answered else "invalid"
         about = [question.about.get(name, "") for name in facts]
-        right = int(is_right(question, said))
+        right = int(said in right_choices(question))
         writer.writerow([*place, *about, question.truth, said or "", right, status, answer.text, answer.reason])
     return text.getvalue()
 

@@ -11,6 +11,18 @@ from rich.table import Table
 
 from muvr_train.benchmarks.published import PublishedRow
 
+SHOWN = (
+    "accuracy",
+    "reranking_score",
+    "yes_no",
+    "yes_yes",
+    "no_no",
+    "no_yes",
+    "chance",
+    "answered_rate",
+    "parse_rate",
+)
+"""Columns; results.json has more."""
 SIGNED = ("reranking_score",)
 """Metrics that are no shares."""
 ERROR = "_se"
@@ -99,5 +111,5 @@ def print_answer_tables(
 
 
 def _metrics(rows: Rows) -> list[str]:
-    names = dict.fromkeys(name for row in rows for name in row["metrics"])
-    return [name for name in names if not name.endswith(ERROR)]
+    there = [name for name in SHOWN if any(row["metrics"].get(name) is not None for row in rows)]
+    return [name for name in there if name != "answered_rate" or any(row["metrics"][name] < 1 for row in rows)]

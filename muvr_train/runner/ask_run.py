@@ -41,7 +41,7 @@ def ask_and_score(cfg: DictConfig) -> dict[str, float]:
     """
     folder = Path(cfg.out)
     asked = read_question_set(cfg)
-    log.info("%s in %d settings (%s)", asked.corpus, len(asked.settings), ", ".join(asked.settings))
+    log.info("%s, asked as %s", asked.corpus, ", ".join(asked.settings))
     answerer = build_answerer(cfg)
     missing = Media.missing(asked.questions)
     if answerer.needs_visuals:

@@ -9,9 +9,8 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
-from muvr_train.benchmarks.iv_bench import read_iv_bench
+from muvr_train.benchmarks.iv_bench import IvBench, read_iv_bench
 from muvr_train.benchmarks.muvr_qa import QaRow, pair_rows, read_questions
-from muvr_train.errors import shorten
 from muvr_train.rerank.iv_questions import IvSettings, iv_questions
 from muvr_train.rerank.iv_scores import score_iv
 from muvr_train.rerank.qa_questions import QaSettings, qa_questions
@@ -120,8 +119,8 @@ def _read_iv_bench(cfg: DictConfig) -> QuestionSet:
         questions,
         lambda verdicts, answers: score_iv(questions, verdicts, answers),
         released,
-        (*notes, *([SUBSET] if released else []), *_fault_notes(bench.faults, benchmark.duplicates)),
-        {"faults": bench.faults},
+        (*notes, *([SUBSET] if released else []), *_fault_notes(bench, benchmark.duplicates)),
+        {"faults": {name: list(ids) for name, ids in bench.faults.items()}},
     )
 
 
@@ -129,10 +128,10 @@ def _several(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, ListConfig) else (value,)
 
 
-def _fault_notes(faults: Mapping[str, Any], duplicates: str) -> list[str]:
-    return [
-        f"{name}: {shorten(list(map(str, ids)), 3)}, duplicates={duplicates}" for name, ids in faults.items() if ids
-    ]
+def _fault_notes(bench: IvBench, duplicates: str) -> list[str]:
+    handled = {"drop": "stand once", "keep": "stand as often as in the file"}[duplicates]
+    faults = "; ".join(bench.warnings)
+    return [f"Faults of the question file: {faults}. Equal options {handled} (benchmark.duplicates)."] if faults else []
 
 
 READERS: Mapping[str, Callable[[DictConfig], QuestionSet]] = {"muvr_qa": _read_muvr_qa, "iv_bench": _read_iv_bench}
