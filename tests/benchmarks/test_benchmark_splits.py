@@ -306,4 +306,18 @@ def test_published_rows():
         assert sum(parts) / 5 == pytest.approx(rows[system, mode, "mean"]["mAP"], abs=6e-4)
     assert {row.mode for row in published_rows("muvr_base", "v", "mean")} == {"v", "any"}
     assert published_rows("muvr_base", split="test") == ()
-    assert published_rows("iv_bench") == ()
+    assert published_rows("other") == ()
+
+
+def test_published_rows_of_questions():
+    qa = {row.system: row.metrics for row in published_rows("muvr_qa", "images_6f", "all")}
+    assert qa["GPT-4o, 6 frames"] == {"accuracy": 0.65, "reranking_score": 0.19}
+    assert qa["coin flip"] == {"accuracy": 0.5, "reranking_score": -0.5}
+    assert len(qa) == 5
+    iv = {(row.system, row.partition): row for row in published_rows("iv_bench")}
+    assert iv["human", "overall"].metrics == {"accuracy": 0.888}
+    best = [iv["Qwen2.5-VL-72B", part].metrics["accuracy"] for part in ("overall", "perception", "reasoning")]
+    assert best == [0.289, 0.337, 0.219]
+    assert iv["chance", "overall"].metrics == {"accuracy": 0.103}
+    assert "1,686" in iv["human", "overall"].source
+    assert published_rows("iv_bench", "after_32f", "perception") == (iv["Qwen2.5-VL-72B", "perception"],)
