@@ -43,6 +43,12 @@ def leave_one_out(scores: Any, truth: Any, groups: Sequence[str]) -> list[bool]:
     return [bool(yes) for yes in says]
 
 
+def _right(scores: Any, truth: Any, cuts: Any) -> Any:
+    """Right answers at each threshold, with yes to what is above it."""
+    true, false = np.sort(scores[truth]), np.sort(scores[~truth])
+    return len(true) - np.searchsorted(true, cuts, "right") + np.searchsorted(false, cuts, "right")
+
+
 def find_scores(file: ScoreFile, questions: Sequence[Question]) -> list[float]:
     """Look up the score of query and target of every question.
 
