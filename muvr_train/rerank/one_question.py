@@ -97,6 +97,8 @@ class Asker:
         """
         parts = [part if isinstance(part, str) else [part.kind, self._visual(part)] for part in question.parts]
         facts = [question.id, question.setting, parts, question.choices, question.max_tokens, self.logprobs]
+        if not self.answerer.needs_visuals:  # references may know the truth, and it may be corrected
+            facts.append(question.truth)
         return hashlib.sha256(f"{self._identity}\n{json.dumps(facts)}".encode()).hexdigest()
 
     def answer(self, ready: Ready) -> Answer:
