@@ -19,7 +19,11 @@ def commands() -> list[list[str]]:
     """The commands of the page without `...`; NAME is a reference."""
     text = PAGE.read_text(encoding="utf-8")
     lines = re.findall(r"^(?: {4})?python evaluate\.py (.*)$", text, re.MULTILINE)
-    return [shlex.split(line.replace("answerer=NAME", "answerer=coin")) for line in lines if "..." not in line]
+    return [
+        shlex.split(line.replace("answerer=NAME", "answerer=coin"), comments=True)
+        for line in lines
+        if "..." not in line
+    ]
 
 
 def test_the_own_answerer_of_the_page(tmp_path: Path) -> None:
