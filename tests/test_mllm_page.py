@@ -17,13 +17,9 @@ PAGE = ROOT / "docs" / "mllm.md"
 
 def commands() -> list[list[str]]:
     """The commands of the page without `...`; NAME is a reference."""
-    text = PAGE.read_text(encoding="utf-8")
-    lines = re.findall(r"^(?: {4})?python evaluate\.py (.*)$", text, re.MULTILINE)
-    return [
-        shlex.split(line.replace("answerer=NAME", "answerer=coin"), comments=True)
-        for line in lines
-        if "..." not in line
-    ]
+    lines = re.findall(r"^(?: {4})?python evaluate\.py (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    whole = [line.replace("answerer=NAME", "answerer=coin") for line in lines if "..." not in line]
+    return [shlex.split(line, comments=True) for line in whole]
 
 
 def test_the_own_answerer_of_the_page(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muvr_train.rerank.one_question import options_of
+from muvr_train.rerank.scoring import right_choices
 from muvr_train.rerank.types import Answer, Question
 
 CORRECT, WRONG, INVALID, FAILED, UNASKED = "correct", "wrong", "invalid", "failed", "not asked"
@@ -41,7 +42,7 @@ class Entry:
     @property
     def right(self) -> tuple[str, ...]:
         """The right choice, and others with the same text."""
-        return tuple(self.question.about.get("right", ())) or (self.question.truth,)
+        return right_choices(self.question)
 
     @property
     def options(self) -> dict[str, str]:
