@@ -1,4 +1,4 @@
-"""Tables of answers for people: a line per setting and partition, published rows below, and one last line."""
+"""Tables of answers for people: a line per partition, published rows below, and one last line per setting."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from rich.table import Table
 
 from muvr_train.benchmarks.published import PublishedRow
 
-SHOWN = (
-    "accuracy",
-    "reranking_score",
-    "yes_no",
-    "yes_yes",
-    "no_no",
-    "no_yes",
-    "chance",
-    "answered_rate",
-    "parse_rate",
-)
-"""Columns; results.json has more."""
+SHOWN = {
+    "accuracy": "accuracy",
+    "reranking_score": "reranking\nscore",
+    "yes_no": "yes, no",
+    "yes_yes": "yes, yes",
+    "no_no": "no, no",
+    "no_yes": "no, yes",
+    "chance": "chance",
+    "answered_rate": "answered",
+    "parse_rate": "parsed",
+}
+"""Columns and their headings; results.json has more."""
+MAIN = ("accuracy", "reranking_score")
 SIGNED = ("reranking_score",)
 """Metrics that are no shares."""
 ERROR = "_se"
@@ -35,35 +36,51 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def answer_table(rows: Rows, name: str, references: Sequence[PublishedRow] = ()) -> Table:
-    """Show every row of results.json; shares in percent, the standard error behind ±.
+    """Show rows; shares in percent, the standard error behind ±.
 
     Args:
-        rows: of one benchmark.
+        rows: of results.json.
         name: of what answered.
         references: published rows, printed below.
     """
-    metrics = _metrics(rows)
-    table = Table(title=f"{escape(name)}: shares in %, ± standard error", title_justify="left")
-    for heading in ("setting", "partition"):
-        table.add_column(heading, overflow="fold")
+    metrics = [metric for metric in SHOWN if any(row["metrics"].get(metric) is not None for row in rows)]
+    if all(row["metrics"].get("answered_rate", 1) == 1 for row in rows):
+        metrics = [metric for metric in metrics if metric != "answered_rate"]
+    settings = list(dict.fromkeys(str(row["mode"]) for row in rows))
+    alone = len(settings) == 1
+    title = f"{escape(name)}{f', {escape(settings[0])}' if alone else ''} (%, ± standard error)"
+    table = Table(title=title, title_justify="left")
+    table.add_column("partition" if alone else "setting, partition", overflow="fold")
     for metric in metrics:
-        table.add_column(metric.replace("_", "\n"), justify="right")
+        table.add_column(SHOWN[metric], justify="right")
     for heading in ("s / item", "questions"):
         table.add_column(heading, justify="right")
-    before = None
     for row in rows:
-        if before not in (None, row["mode"]):
-            table.add_section()
-        before = row["mode"]
         cells = (figure(row["metrics"], metric) for metric in metrics)
         seconds = row.get("timing", {}).get("seconds_per_item")
         time = MISSING if seconds is None else f"{seconds:.2f}"
-        table.add_row(escape(str(before)), escape(str(row["partition"])), *cells, time, str(row["counts"]["questions"]))
-    for place, reference in enumerate(references):
-        if place == 0:
-            table.add_section()
+        label = str(row["partition"]) if alone else f"{row['mode']}, {row['partition']}"
+        table.add_row(escape(label), *cells, time, f"{row['counts']['questions']:,}")
+    if references:
+        table.add_section()
+    for reference in references:
         cells = (figure(reference.metrics, metric) for metric in metrics)
-        table.add_row(f"{escape(reference.system)} (published)", escape(reference.partition), *cells, "", "")
+        table.add_row(escape(f"{reference.system} (published), {reference.partition}"), *cells, "", "")
+    return table
+
+
+def setting_table(rows: Rows, name: str, metric: str) -> Table:
+    """Show one metric of several settings side by side, a line per partition."""
+    settings = dict.fromkeys(str(row["mode"]) for row in rows)
+    found = {(str(row["partition"]), str(row["mode"])): row["metrics"] for row in rows}
+    unit = "" if metric in SIGNED else "%, "
+    table = Table(title=f"{escape(name)}, {metric.replace('_', ' ')} ({unit}± standard error)", title_justify="left")
+    table.add_column("partition", overflow="fold")
+    for setting in settings:
+        table.add_column(escape(setting), justify="right", overflow="fold")
+    for partition in dict.fromkeys(partition for partition, _ in found):
+        cells = (figure(found.get((partition, setting), {}), metric) for setting in settings)
+        table.add_row(escape(partition), *cells)
     return table
 
 
@@ -78,10 +95,9 @@ def figure(metrics: Mapping[str, float | None], name: str) -> str:
     value, error = metrics.get(name), metrics.get(f"{name}{ERROR}")
     if value is None:
         return MISSING
-    texts = [f"{value:+.2f}"] if name in SIGNED else [f"{100 * value:.1f}"]
-    if error is not None:
-        texts.append(f"{error:.2f}" if name in SIGNED else f"{100 * error:.1f}")
-    return " ± ".join(texts)
+    if name in SIGNED:
+        return f"{value:+.2f}" if error is None else f"{value:+.2f} ± {error:.2f}"
+    return f"{100 * value:.1f}" if error is None else f"{100 * value:.1f} ± {100 * error:.1f}"
 
 
 def final_lines(rows: Rows, name: str) -> Iterator[str]:
@@ -92,7 +108,7 @@ def final_lines(rows: Rows, name: str) -> Iterator[str]:
             said = [f"accuracy {figure(metrics, 'accuracy')} %"]
             said += [f"reranking score {figure(metrics, key)}" for key in SIGNED if key in metrics]
             lost = [f"{counts[key]} {key}" for key in ("failed", "invalid") if counts.get(key)]
-            over = f"{counts['questions']} questions" + (f", of them {' and '.join(lost)}" if lost else "")
+            over = f"{counts['questions']:,} questions" + (f", of them {' and '.join(lost)}" if lost else "")
             yield f"{row['benchmark']} {row['mode']}, {name}: {', '.join(said)} over {over}"
 
 
@@ -103,13 +119,15 @@ def print_answer_tables(
     notes: Sequence[str] = (),
     console: Console | None = None,
 ) -> None:
-    """Print the final table to stdout, then the notes and a line per setting."""
+    """Print the final tables to stdout, then the notes and a line per setting.
+
+    Of one setting all rows are shown, of several the main metrics side by side and the rows of all questions.
+    """
     console = console or Console(width=None if Console().is_terminal else 160)
-    console.print(answer_table(rows, name, references))
+    alone = len({row["mode"] for row in rows}) == 1
+    for metric in () if alone else MAIN:
+        if any(metric in row["metrics"] for row in rows):
+            console.print(setting_table(rows, name, metric))
+    console.print(answer_table([row for row in rows if alone or row["partition"] in WHOLE], name, references))
     for line in (*notes, *final_lines(rows, name)):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
-
-
-def _metrics(rows: Rows) -> list[str]:
-    there = [name for name in SHOWN if any(row["metrics"].get(name) is not None for row in rows)]
-    return [name for name in there if name != "answered_rate" or any(row["metrics"][name] < 1 for row in rows)]

@@ -177,7 +177,7 @@ def test_the_second_command_as_it_is_shown(tmp_path: Path, shared: Path) -> None
         tmp_path, "benchmark=iv_bench", "answerer=fixed_letter", f"benchmark.questions={file}", "out=outputs/iv"
     )
     assert ended.returncode == 0, ended.stderr
-    for text in ("overall", "perception", "reasoning", "Keyframe", "human", "1,686", "over 1686 questions"):
+    for text in ("overall", "perception", "reasoning", "Keyframe", "human", "1,686", "over 1,686 questions"):
         assert text in ended.stdout
     found = metrics("outputs/iv")
     assert abs(found["after_32f", "overall"]["accuracy"] - 0.103) < 0.03
