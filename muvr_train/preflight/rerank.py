@@ -45,6 +45,9 @@ def check_rerank(cfg: DictConfig) -> None:
             f"{name}: the tasks of benchmark={cfg.benchmark.name} ask the same queries, each with another idea of a "
             "match, which no question can tell apart; rerank other benchmarks"
         )
+    from muvr_train.rerank.yes_no import check_languages  # of no use to other runs
+
+    check_languages(list(rerank.languages))
     modes = cfg.benchmark.modes
     if cfg.benchmark.name != "muvr_filter" and rerank.mode and modes is not None and rerank.mode not in modes:
         raise ConfigError(

@@ -42,19 +42,19 @@ def gains(
         partition = str(row["partition"])
         old, best = before.metrics(mode, partition), perfect.metrics(mode, partition)
         names = tuple(averaged) if partition == "mean" else (partition,)
-        for metric, value in after.metrics(mode, partition).items():
-            if metric in ("mAP", "uAP") or metric.startswith("recall@"):
-                found.append(
-                    {
-                        "partition": partition,
-                        "metric": metric,
-                        "before": old[metric],
-                        "after": value,
-                        "difference": value - old[metric],
-                        "interval": _interval(before, after, mode, names, metric),
-                        "perfect": best[metric],
-                    }
-                )
+        new = after.metrics(mode, partition)
+        for metric in [name for name in ("mAP", "uAP") if name in new] + [name for name in new if "recall@" in name]:
+            found.append(
+                {
+                    "partition": partition,
+                    "metric": metric,
+                    "before": old[metric],
+                    "after": new[metric],
+                    "difference": new[metric] - old[metric],
+                    "interval": _interval(before, after, mode, names, metric),
+                    "perfect": best[metric],
+                }
+            )
     return found
 
 

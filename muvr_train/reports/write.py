@@ -42,7 +42,7 @@ DEFINITIONS = {
     "reranked.counts.from_file": "pairs whose answer an earlier run had",
     "reranked.counts.invalid": "answers that say neither yes nor no; like failed ones they change nothing",
     "reranked.cost.seconds_per_query": "sum over its pairs of the seconds from the first try to the answer; pairs that "
-    "are asked at the same time each count",
+    "are asked at the same time each count. With tag expressions, a query with one of them is a query here",
     "breakdowns.level": "positives of one level of correspondence; those of other levels are left out of the ranking",
     "breakdowns.operator, breakdowns.sign": "tag expressions of one operator, or of one sign; mean over these",
     "breakdowns.noise_remove": "mAP with a share of the positive pairs left out; mAP_std over the repeats",

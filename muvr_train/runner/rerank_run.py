@@ -111,13 +111,15 @@ def rerank(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Reranked:
     try:
         answers, known = _asked(cfg, answerer, questions)
     except MuvrTrainError as error:
+        retrieved.results.notes.append(f"not reranked: {error}")
         return Reranked((perfect,), error)
     said = {
         place_of(one): verdict(answers[place_of(one)], one, settings["decision"], languages=settings["languages"])
         for one in questions
     }
     values = _values(answers, said, settings)
-    facts |= {
+    facts = {
+        **facts,
         "answerer": {**answerer.identity(), "name": answerer.name},
         "counts": counts_of(answers, values, known),
         "cost": costs_of(answers, sum(len(top.questions) for top in tops)),
@@ -128,6 +130,7 @@ def rerank(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Reranked:
         log.info("what was asked about the first videos, and what was answered: %s", path)
     problem = _failures(cfg, answers, facts["counts"])
     if not facts["counts"]["used"]:
+        retrieved.results.notes.append(str(problem))
         return Reranked((perfect,), problem)
     after = retrieved.reordered(mode, method, tops, [top.values(values) for top in tops])
     averaged = retrieved.part.averaged or [top.kept.partition.name for top in tops]
@@ -190,7 +193,8 @@ def _failures(cfg: DictConfig, answers: Mapping[Place, Answer], counts: Mapping[
     why = f"{len(failed)} of {len(answers)} pairs failed: {reasons}" if failed else ""
     again = f"the same command with {f'answers={cfg.answers}' if cfg.answers else f'out={cfg.out}'} asks only these"
     if not counts["used"]:
-        invalid = f"{counts['invalid']} answers say neither yes nor no" if counts["invalid"] else ""
+        lacking = "have no probability of yes or no" if cfg.rerank.decision == "logprob" else "say neither yes nor no"
+        invalid = f"{counts['invalid']} answers {lacking}" if counts["invalid"] else ""
         return DataError(
             f"nothing was reranked: {'; '.join(filter(None, (why, invalid))) or 'there is no pair to ask about'}"
         )
