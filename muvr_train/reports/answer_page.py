@@ -25,6 +25,8 @@ PICTURES = "report_files"
 WHOLE = ("all", "mean", "overall", "perception", "reasoning")
 """Partitions with large figures."""
 MOST_TILES = 9
+MOST_ROWS = 40
+"""More of them are folded."""
 
 
 @dataclass(frozen=True)
@@ -185,12 +187,14 @@ def _result_parts(
 ) -> dict[str, Any]:
     model = meta.get("model", meta.get("answerer", "answers"))
     benchmark = next((str(row["benchmark"]) for row in rows), str(meta.get("benchmark", "")))
+    short = rows if len(rows) <= MOST_ROWS else [row for row in rows if row["partition"] in WHOLE]
     headline = [f"muvr-train {meta.get('version', '?')}", *([str(meta["time"])] if "time" in meta else [])]
     return {
         "title": f"{model} on {benchmark}" if benchmark else str(model),
         "headline": headline,
         "tiles": list(_tiles(rows)),
-        "table": rows_table(rows, published),
+        "table": rows_table(short, published),
+        "whole_table": rows_table(rows, published) if len(short) < len(rows) else None,
         "published": "; ".join(dict.fromkeys(row.source for row in published)),
         "notes": [str(note) for note in meta.get("notes", ())],
         "definitions": meta.get("definitions", DEFINITIONS),
@@ -245,4 +249,4 @@ def rows_table(rows: Sequence[Mapping[str, Any]], published: Sequence[PublishedR
 
 
 def _seconds(value: float | None) -> Cell:
-    return Cell(MISSING if value is None else f"{value:.3g}")
+    return Cell(MISSING if value is None else f"{value:.2f}")

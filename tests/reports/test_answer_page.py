@@ -356,6 +356,13 @@ def test_rows_of_any_benchmark_and_published_ones() -> None:
     assert table.rows[2].kind == "published"
 
 
+def test_many_rows_are_folded(tmp_path: Path) -> None:
+    rows = [{**ROWS[0], "partition": name, "mode": f"{n}f"} for n in range(30) for name in ("all", "news")]
+    page = parsed(write_answer_page(tmp_path, [], {}, {}, rows, {"model": "m"}).read_text(encoding="utf-8"))
+    assert [len(table) - 1 for table in page.tables] == [30, 60]
+    assert {line[1] for line in page.tables[0][1:]} == {"all"}
+
+
 DRIVER = """
 const said = [];
 const labels = [...document.querySelectorAll(".filters label")];
