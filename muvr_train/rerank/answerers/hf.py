@@ -54,8 +54,6 @@ class Transformers(Answerer):
         ConfigError: a value is not possible.
     """
 
-    concurrency = 1
-
     def __init__(
         self,
         model: str,
@@ -87,7 +85,8 @@ class Transformers(Answerer):
                 raise ConfigError(f"answerer.{name}={number} must be a whole number of at least 1, or null")
         if max_pixels and min_pixels and min_pixels > max_pixels:
             raise ConfigError(f"answerer.min_pixels={min_pixels} is more than answerer.max_pixels={max_pixels}")
-        self.name = self.model = model
+        path = Path(model).expanduser()
+        self.model, self.name = model, path.resolve().name if path.is_dir() else model
         self.revision, self.max_tokens = revision, max_tokens
         self.load = LoadSettings(dtype, device_map, attention, trust_remote_code, interface)
         self.inputs = InputSettings(
