@@ -37,8 +37,9 @@ class Mine(Answerer):
     name = "mine"
     needs_visuals = False
 
-    def __init__(self, concurrency=1, kill_at=None, failing=0, log="asked.txt", fault=False):
-        self.concurrency, self.kill_at, self.failing, self.log, self.fault = concurrency, kill_at, failing, log, fault
+    def __init__(self, concurrency=1, kill_at=None, signal=9, failing=0, log="asked.txt", fault=False):
+        self.concurrency, self.kill_at, self.signal = concurrency, kill_at, signal
+        self.failing, self.log, self.fault = failing, log, fault
         self.asked = 0
 
     def answer(self, request):
@@ -48,7 +49,9 @@ class Mine(Answerer):
             with open(self.log, "a", encoding="utf-8") as file:
                 file.write(request.question.id + "\\n")
         if number == self.kill_at:
-            os.kill(os.getpid(), 9)
+            os.kill(os.getpid(), self.signal)
+        if self.kill_at and number >= self.kill_at and self.concurrency > 1 and self.signal != 9:
+            threading.Event().wait()  # a server that does not answer any more
         if self.fault:
             raise ZeroDivisionError("half")
         if self.failing and number % self.failing == 0:
@@ -107,7 +110,7 @@ def own(tmp_path: Path) -> Path:
     (tmp_path / "my_answerers.py").write_text(OWN, encoding="utf-8")
     folder = tmp_path / "my_configs" / "answerer"
     folder.mkdir(parents=True)
-    settings = "concurrency: 1\nkill_at: null\nfailing: 0\nfault: false\nlog: asked.txt\n"
+    settings = "concurrency: 1\nkill_at: null\nsignal: 9\nfailing: 0\nfault: false\nlog: asked.txt\n"
     (folder / "mine.yaml").write_text(f"_target_: my_answerers.Mine\n{settings}", encoding="utf-8")
     sys.modules.pop("my_answerers", None)
     return tmp_path / "my_configs"
@@ -249,6 +252,32 @@ def test_nothing_is_asked_twice_over_kills_and_the_result_is_the_same(
     assert start(tmp_path, *base, "out=clean").returncode == 0
     for name in ("per_question.csv", "questions.jsonl", "metrics.json"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "clean" / name).read_bytes()
+
+
+@pytest.mark.parametrize(("number", "concurrency", "code"), [(2, 1, 130), (2, 3, 130), (15, 3, -15)])
+def test_ctrl_c_and_sigterm_end_at_once_and_keep_all_answers(
+    tmp_path: Path, questions: Path, own: Path, number: int, concurrency: int, code: int
+) -> None:
+    base = ("benchmark=muvr_qa", "answerer=mine", f"benchmark.questions={questions}", "out=o")
+    stop = ("answerer.kill_at=8", f"answerer.signal={number}", f"answerer.concurrency={concurrency}")
+    ended = start(tmp_path, *base, *stop, "--config-dir", str(own))
+    assert ended.returncode == code, ended.stderr
+    kept = {answer.question for answer in read_answers(Path("o/answers.jsonl"))}
+    assert 7 - concurrency < len(kept) < 24
+    if number == 2:
+        assert f"{len(kept)} answers are kept in o/answers.jsonl" in ended.stderr.replace("\n", " ")
+        assert "Traceback" not in ended.stderr
+    asked = len(names(Path("asked.txt")))
+    evaluate(*base, extra=own)
+    assert set(names(Path("asked.txt"))[asked:]) == {line["question"] for line in lines("o")} - kept
+
+
+def test_a_sweep_asks_every_answerer_in_a_folder_of_its_own(tmp_path: Path, questions: Path) -> None:
+    base = ("benchmark=muvr_qa", f"benchmark.questions={questions}", "benchmark.report=false")
+    ended = start(tmp_path, *base, "answerer=always_yes,always_no", "out=s", "-m")
+    assert ended.returncode == 0, ended.stderr
+    scores = [metrics(folder)["images_6f", "all"]["reranking_score"] for folder in ("s_0", "s_1")]
+    assert scores == [0.0, -1.0]
 
 
 def test_a_finished_run_asks_nothing_and_changed_questions_are_asked(questions: Path, own: Path) -> None:
