@@ -23,8 +23,9 @@ def leave_one_out(scores: Any, truth: Any, groups: Sequence[str]) -> list[bool]:
         groups: [N] the query of each.
 
     Returns:
-        [N] whether the score is above the threshold: one of the others' scores, or below all of them; of those that
-        answer most of the others' questions rightly the lowest.
+        [N] whether the score is above the threshold. It lies in the middle between two neighbouring scores of the
+        others, below all of them, or on the highest; of those that answer most of the others' questions rightly it is
+        the lowest.
 
     Raises:
         DataError: there is only one group.
@@ -34,12 +35,16 @@ def leave_one_out(scores: Any, truth: Any, groups: Sequence[str]) -> list[bool]:
         members.setdefault(name, []).append(place)
     if len(members) < 2:
         raise DataError(f"all questions are about one query, {groups[0]}: there are no others to learn a threshold on")
-    cuts = np.concatenate([[-np.inf], np.unique(scores)])
-    whole = _right(scores, truth, cuts)
+    values, index = np.unique(scores, return_inverse=True)
+    cuts = np.concatenate([[-np.inf], values])
+    whole, standing = _right(scores, truth, cuts), np.bincount(index, minlength=len(values))
     says = np.zeros(len(scores), dtype=bool)
     for places in members.values():
-        others = whole - _right(scores[places], truth[places], cuts)
-        says[places] = scores[places] > cuts[np.argmax(others)]  # between two of the others' scores the lower one wins
+        others = standing - np.bincount(index[places], minlength=len(values))
+        best = int(np.argmax(whole - _right(scores[places], truth[places], cuts)))
+        above = values[best:][others[best:] > 0]
+        threshold = cuts[best] / 2 + above[0] / 2 if len(above) else cuts[best]
+        says[places] = scores[places] > threshold
     return [bool(yes) for yes in says]
 
 
