@@ -61,7 +61,7 @@ def test_prepare_goes_on_with_a_model_that_answers_without_being_listed(fault: s
     with LocalServer(models=("other",), fault=failing(fault)) as server, Asking(server) as asking:
         asking.answerer.prepare()
         assert len(server.asked) == 1
-        assert server.asked[0].body["model"] == "tiny"
+        assert (server.asked[0].body["model"], server.asked[0].body["max_tokens"]) == ("tiny", 16)
 
 
 def test_prepare_names_a_server_that_is_not_there(free_port: int) -> None:

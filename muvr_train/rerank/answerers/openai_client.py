@@ -27,6 +27,8 @@ PASSING = (408, 409, 425, 429)
 FATAL = (401, 402, 403, 404, 405)
 FIRST_CONTACT = 10.0
 """Seconds in which a server must take a connection and name its models."""
+SHORT = 16
+"""Tokens of a first answer that only shows that the model is there."""
 NO_KEY = "no-key"
 
 
@@ -63,7 +65,7 @@ def connect(base_url: str | None, api_key_env: str, timeout: float, concurrency:
     return openai.OpenAI(api_key=key, base_url=url, timeout=waits, max_retries=0, http_client=http)
 
 
-def check_model(client: OpenAI, model: str) -> None:
+def check_model(client: OpenAI, model: str, max_tokens_key: str) -> None:
     """See within seconds whether the server is there and knows the model.
 
     Servers that do not list their models are believed. A model that is not in the list may still be known (a
@@ -74,14 +76,14 @@ def check_model(client: OpenAI, model: str) -> None:
         DataError: there is no server.
     """
     known = listed_models(client)
-    if known is None or any(fnmatchcase(model, pattern) for pattern in known):
+    if known is None or model in known or any(fnmatchcase(model, pattern) for pattern in known):
         return
     import openai
 
-    patient = client.with_options(timeout=10 * FIRST_CONTACT)
+    patient = client.with_options(timeout=10 * FIRST_CONTACT).chat.completions.with_raw_response
     try:
-        patient.chat.completions.with_raw_response.create(
-            model=model, messages=[{"role": "user", "content": "Say yes."}]
+        patient.create(
+            model=model, messages=[{"role": "user", "content": "Say yes."}], extra_body={max_tokens_key: SHORT}
         )
     except openai.APIStatusError as error:
         if 400 <= error.status_code < 500 and error.status_code not in PASSING:

@@ -140,7 +140,7 @@ class OpenAIServer(Answerer):
             ConfigError: the key or the client is missing, or there is no such model.
             DataError: there is no server.
         """
-        check_model(self.client(), self.model)
+        check_model(self.client(), self.model, self.max_tokens_key)
 
     def client(self) -> OpenAI:
         """Give the client that all threads share."""
