@@ -93,16 +93,20 @@ def make_cards(
 
 
 def choose_cards(cards: Sequence[Card], most: int) -> list[Card]:
-    """At most `most` cards, the instructive first, each setting alike; in their old order."""
-    if len(cards) <= most:
-        return list(cards)
+    """Cards with at most `most` questions, the instructive ones first, each setting alike; in their old order."""
     seen: Counter[tuple[str, str]] = Counter()
     order: list[tuple[int, int, int]] = []
     for place, card in enumerate(cards):
         own = (card.outcome, card.setting)
         order.append((INSTRUCTIVE.index(card.outcome), seen[own], place))
         seen[own] += 1
-    return [cards[place] for place in sorted(place for *_, place in sorted(order)[: max(most, 0)])]
+    kept = []
+    for *_, place in sorted(order):
+        most -= len(cards[place].entries)
+        if most < 0:
+            break
+        kept.append(place)
+    return [cards[place] for place in sorted(kept)]
 
 
 def facet_values(cards: Iterable[Card]) -> dict[str, dict[str, int]]:

@@ -34,7 +34,7 @@ class AnswerLimits:
     """Bounds on a page of answers.
 
     Attributes:
-        items: cards; those with failed, invalid and wrong answers first.
+        items: questions; those with failed, invalid and wrong answers first.
         seconds: in which pictures are made; those of earlier pages in the same folder are there at once.
         picture_bytes: of all pictures.
     """

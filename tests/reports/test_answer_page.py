@@ -302,6 +302,8 @@ def test_cards_are_bounded_each_setting_alike(tmp_path: Path) -> None:
     assert [(c.entries[0].question.id, c.setting) for c in chosen] == [
         ("v1/0", "a"), ("v2/0", "a"), ("v1/0", "b"), ("v2/0", "b"),
     ]  # fmt: skip
+    several = [rerank_question(query, f"t{number}", "no") for query in "pqr" for number in range(3)]
+    assert [len(card.entries) for card in choose_cards(make_cards(several, {}, {}), 7)] == [3, 3]
     page = write(tmp_path, asked, answers, verdicts, limits=AnswerLimits(items=4))
     assert len(cards_of(page)) == 4
     assert "4 of 8 cards are here: those with failed, invalid and wrong answers first." in "".join(page.texts)
