@@ -29,7 +29,7 @@ from muvr_train.names import hint, nearest_keys, nearest_names
 MOST_GROUP_VARIANTS = 8
 """Composing takes about a tenth of a second; the rest of a large sweep is checked when its jobs start."""
 MOST_VALUES = 100
-OPEN = ("optimizer.lr_ratios",)
+OPEN = ("optimizer.lr_ratios", "answerer.extra", "answerer.processor", "answerer.template")
 """Nodes whose keys are the user's own."""
 
 

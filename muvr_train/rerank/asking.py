@@ -40,8 +40,9 @@ def ask(
         (id, setting) -> answer or failure, in the order of the questions, whatever order they came in.
 
     Raises:
-        DataError: the answerer can answer nothing (wrong key, first stretch of nothing but failures), its class has a
-            fault, or the file cannot be written. It says how many answers are kept and how to go on.
+        DataError: the answerer can answer nothing (wrong key; a first stretch of nothing but failures, or of answers
+            without the log-probabilities that are wanted), its class has a fault, or the file cannot be written. It
+            says how many answers are kept and how to go on.
         ValueError: two questions have the same (id, setting).
     """
     places = {(question.id, question.setting): place for place, question in enumerate(questions)}
@@ -87,7 +88,7 @@ class _Session:
         self.asker = asker
         self.file = file
         self.stretch = stretch
-        self.answered = self.failed = self._refused = 0
+        self.answered = self.failed = self._refused = self._without = 0
         self._lock = threading.Lock()
 
     def look(self, question: Question) -> Ready:
@@ -114,6 +115,12 @@ class _Session:
         self._refused += ready.refusal is not None and not isinstance(ready.refusal, NoAnswerError)
         if self.answered == 0 and self._refused >= self.stretch:
             raise DataError(f"the first {self._refused} questions all failed, the last one with: {answer.reason}")
+        self._without += answer.answered and self.asker.logprobs and not answer.tokens
+        if self._without == self.answered >= self.stretch:
+            raise DataError(
+                f"the first {self._without} answers came without log-probabilities of their first token, which "
+                "decision=logprob needs: let the server give them, or choose decision=text"
+            )
 
 
 Stream = Generator[Answer, None, None]

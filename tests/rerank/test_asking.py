@@ -168,6 +168,21 @@ def test_no_answer_in_a_file_is_no_sign_that_the_rest_fails(tmp_path: Path) -> N
     assert {answer.reason for answer in found.values()} == {"not in the file"}
 
 
+@pytest.mark.parametrize("concurrency", [1, 5])
+def test_answers_without_the_log_probabilities_that_are_wanted_stop_the_run(tmp_path: Path, concurrency: int) -> None:
+    questions, one = [question(f"q{n}") for n in range(60)], Recorder(concurrency)
+    with AnswerFile(tmp_path / "a.jsonl") as file, pytest.raises(DataError, match=r"without log-probabilities.*kept"):
+        ask(one, questions, file, logprobs=True)
+    assert len(one.asked) < max(8, 2 * concurrency) + concurrency
+
+    class Some(Recorder):
+        def reply(self, request: Request) -> Reply:
+            return Reply("Yes", {"Yes": -0.1} if request.question.id == "q3" else None)
+
+    with AnswerFile(tmp_path / "b.jsonl") as file:
+        assert len(ask(Some(), questions, file, logprobs=True)) == 60
+
+
 class Raising(Recorder):
     """Raises at one question."""
 
