@@ -394,6 +394,7 @@ def test_wrong_answer_files_are_refused(shared: Path, questions: Path) -> None:
         (["benchmark=muvr_qa", "answerer=coin", "benchmark.frames=0"], "whole number >= 1"),
         (["benchmark=muvr_qa", "answerer=coin", "benchmark.missing=skip"], "error | wrong"),
         (["benchmark=muvr_qa", "answerer=coin", "benchmark.decision=logprob"], "Coin has no log-probabilities"),
+        (["benchmark=muvr_qa", "answerer=coin", "benchmark.languages=[xx]"], "not known in 'xx'"),
         (["benchmark=muvr_qa", "answerer=coin", "data.videos=x"], "needs benchmark.questions=FILE"),
         (["benchmark=muvr_qa", "answerer=file"], "answerer.path must be given"),
         (["benchmark=iv_bench", "answerer=coin", "benchmark.video=false"], "add benchmark.image=none"),
