@@ -188,7 +188,8 @@ def _result_parts(
     model = meta.get("model", meta.get("answerer", "answers"))
     benchmark = next((str(row["benchmark"]) for row in rows), str(meta.get("benchmark", "")))
     short = rows if len(rows) <= MOST_ROWS else [row for row in rows if row["partition"] in WHOLE]
-    headline = [f"muvr-train {meta.get('version', '?')}", *([str(meta["time"])] if "time" in meta else [])]
+    headline = [f"muvr-train {meta['version']}"] if "version" in meta else []
+    headline += [str(meta["time"])] if "time" in meta else []
     return {
         "title": f"{model} on {benchmark}" if benchmark else str(model),
         "headline": headline,

@@ -15,8 +15,10 @@ from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import ConfigError, DataError, MuvrTrainError, shorten
 from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.preflight.questions import answers_path
+from muvr_train.preflight.rerank import check_videos
 from muvr_train.reports.answer_files import write_questions
-from muvr_train.reports.answer_page import write_answer_page
+from muvr_train.reports.answer_page import PICTURES, AnswerLimits, write_answer_page
+from muvr_train.reports.answer_pictures import keep_sheets
 from muvr_train.reports.rerank_tables import cost_line, gains
 from muvr_train.rerank.answer_file import AnswerFile, read_answers
 from muvr_train.rerank.asking import ask
@@ -71,10 +73,10 @@ def try_reranking(cfg: DictConfig) -> None:
     """Build the answerer once, so that a wrong one ends the program before anything is scored.
 
     Raises:
-        ConfigError: its class cannot be imported, is no Answerer, or refuses its settings.
+        ConfigError: its class cannot be imported, is no Answerer, or refuses its settings; or it has nothing to look at.
     """
-    if cfg.get("rerank"):
-        build_answerer(cfg)
+    if cfg.get("rerank") and build_answerer(cfg).needs_visuals:
+        check_videos(cfg)
 
 
 def rerank(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Reranked:
@@ -108,8 +110,11 @@ def rerank(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Reranked:
         f"perfect {name.replace('rerank', 'reranker')}", facts, retrieved.reordered(mode, method, tops, truths)
     )
     write_questions(folder, questions)
+    reports, seen = cfg.benchmark.get("report", True), questions
+    if reports and answerer.needs_visuals:
+        seen = keep_sheets(questions, folder / PAGE / PICTURES, AnswerLimits().picture_bytes)
     try:
-        answers, known = _asked(cfg, answerer, questions)
+        answers, known = _asked(cfg, answerer, seen)
     except MuvrTrainError as error:
         retrieved.results.notes.append(f"not reranked: {error}")
         return Reranked((perfect,), error)
@@ -124,7 +129,7 @@ def rerank(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Reranked:
         "counts": counts_of(answers, values, known),
         "cost": costs_of(answers, sum(len(top.questions) for top in tops)),
     }
-    if cfg.benchmark.get("report", True):
+    if reports:
         meta = {"model": answerer.name, "benchmark": f"{retrieved.part.name}, {name}", **facts}
         path = write_answer_page(folder / PAGE, questions, said, answers, [], meta)
         log.info("what was asked about the first videos, and what was answered: %s", path)

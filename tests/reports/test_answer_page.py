@@ -20,11 +20,12 @@ import pytest
 from PIL import Image
 
 from muvr_train.benchmarks.published import PublishedRow
+from muvr_train.demo.encode import write_video
 from muvr_train.reports.answer_cards import choose_cards, facet_values, make_cards
 from muvr_train.reports.answer_page import AnswerLimits, rows_table, write_answer_page
 from muvr_train.reports.answer_pictures import keep_sheets, save_sheets, sheet_of
 from muvr_train.rerank.types import Answer, Clip, Picture, Question
-from muvr_train.rerank.visuals import Absent
+from muvr_train.rerank.visuals import Absent, Media
 from tests.reports.answered import broken, by_key, failure, iv_question, qa_question, rerank_question, said, visual
 from tests.reports.contents import NASTY, RTL
 from tests.reports.test_page import Page, parsed
@@ -215,6 +216,25 @@ def test_a_broken_video_says_why_and_the_others_are_shown(tmp_path: Path) -> Non
     for image in page.find("img"):
         with Image.open(tmp_path / str(image["src"])) as opened:
             assert (str(opened.width), str(opened.height)) == (image["width"], image["height"])
+
+
+def test_frames_of_real_videos(tmp_path: Path) -> None:
+    colours = [(200, 20, 20), (20, 200, 20), (20, 20, 200)]
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    write_video(videos / "good.mp4", [Image.new("RGB", (160, 120), colours[i // 10]) for i in range(30)])
+    (videos / "broken.mp4").write_bytes((videos / "good.mp4").read_bytes()[:200])
+    media = Media.open(videos)
+    asked = [qa_question("q", name, "yes", shown=media.video(name, 3)) for name in ("good", "broken", "lost")]
+    page = write(tmp_path / "out", asked)
+    text = "".join(page.texts)
+    assert "broken.mp4" in text
+    assert "video lost: no such file in data.videos" in text
+    (own,) = [image for image in page.find("img") if image["alt"] == "video good"]
+    sheet = np.asarray(Image.open(tmp_path / "out" / str(own["src"])).convert("RGB"), dtype=int)
+    assert sheet.shape == (90, 3 * 120 + 4, 3)
+    for place, colour in enumerate(colours):
+        assert np.abs(sheet[45, 60 + 122 * place] - colour).max() < 40
 
 
 def test_a_fault_of_a_program_is_not_hidden(tmp_path: Path) -> None:
