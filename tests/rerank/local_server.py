@@ -9,6 +9,7 @@ import json
 import random
 import select
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -156,6 +157,10 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, owner: LocalServer) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.owner = owner
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # clients may hang up
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
