@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ import torch
 from muvr_train.rerank.answerers.hf import Transformers
 from muvr_train.rerank.types import Clip, Part, Picture, Pixels, Question, Request, Visual
 
+TinyModels = Callable[[str], Path]
+TinyAnswerers = Callable[..., Transformers]
 SPELLINGS = {"yes", " yes", "Yes", " Yes", "YES", " YES", "no", " no", " No", " NO"}
 """Single tokens of the tiny tokenizer that spell one of the choices."""
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +14,33 @@ import torch
 
 from muvr_train.errors import ConfigError
 from muvr_train.rerank.answerers.hf import Transformers
-from muvr_train.rerank.types import AnswerError, Clip, Part, Picture
-from tests.rerank.hf_requests import MIXED, SPELLINGS, clip, decode_slowly, inputs_of, pixels, prepared, request
+from muvr_train.rerank.types import Clip, Part, Picture
+from tests.rerank.hf_requests import (
+    MIXED,
+    SPELLINGS,
+    TinyAnswerers,
+    TinyModels,
+    clip,
+    decode_slowly,
+    inputs_of,
+    pixels,
+    prepared,
+    request,
+)
 from tests.rerank.tiny_mllm import FAMILIES, build
 
-Models = Callable[[str], Path]
 WITH_VIDEO = [family for family in FAMILIES if family != "smolvlm"]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    folder = tmp_path_factory.mktemp("models")
-    return lambda family: path if (path := folder / family).exists() else build(family, path)
-
-
-@pytest.fixture(scope="module")
-def loaded(models: Models) -> Callable[..., Transformers]:
-    """Answerers, each loaded once."""
-    known: dict[str, Transformers] = {}
-
-    def get(family: str, **settings: Any) -> Transformers:
-        key = f"{family} {settings}"
-        if key not in known:
-            known[key] = prepared(models(family), **settings)
-        return known[key]
-
-    return get
 
 
 @pytest.mark.parametrize(("family", "clip_as"), [(f, "frames") for f in FAMILIES] + [(f, "video") for f in WITH_VIDEO])
 def test_answers_and_log_probabilities_equal_plain_passes(
-    loaded: Callable[..., Transformers], models: Models, family: str, clip_as: str
+    tiny_answerers: TinyAnswerers, tiny_models: TinyModels, family: str, clip_as: str
 ) -> None:
     from transformers import AutoModelForImageTextToText
 
-    answerer = loaded(family, clip_as=clip_as)
+    answerer = tiny_answerers(family, clip_as=clip_as)
     reply = answerer.answer(request())
-    model = AutoModelForImageTextToText.from_pretrained(models(family)).eval()
+    model = AutoModelForImageTextToText.from_pretrained(tiny_models(family)).eval()
     inputs = inputs_of(answerer, MIXED)
     tokenizer: Any = answerer._chat.processor.tokenizer  # type: ignore[union-attr]
     tokens, scores = decode_slowly(model, inputs, 6, [tokenizer.eos_token_id])
@@ -69,12 +57,10 @@ def test_answers_and_log_probabilities_equal_plain_passes(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_model_is_given_what_its_processor_makes_of_a_chat(
-    loaded: Callable[..., Transformers], family: str
-) -> None:
+def test_the_model_is_given_what_its_processor_makes_of_a_chat(tiny_answerers: TinyAnswerers, family: str) -> None:
     from PIL import Image
 
-    answerer = loaded(family)
+    answerer = tiny_answerers(family)
     frames = [pixels(40, 60), pixels(30, 30, 1), pixels(90, 20, 2)]
     ours = inputs_of(answerer, (Picture(frames[0]), "One,", Clip(tuple(frames[1:])), "two?"))
     pictures: list[dict[str, Any]] = [{"type": "image", "image": Image.fromarray(frame)} for frame in frames]
@@ -93,8 +79,8 @@ def test_the_model_is_given_what_its_processor_makes_of_a_chat(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_pictures_keep_their_order(loaded: Callable[..., Transformers], family: str) -> None:
-    answerer = loaded(family)
+def test_pictures_keep_their_order(tiny_answerers: TinyAnswerers, family: str) -> None:
+    answerer = tiny_answerers(family)
     a, b = Picture(pixels(28, 28, 1)), Picture(pixels(28, 28, 2))
     one, other = answerer.answer(request((a, "or", b))), answerer.answer(request((b, "or", a)))
     assert one.prompt_tokens == other.prompt_tokens
@@ -118,16 +104,16 @@ def test_pictures_keep_their_order(loaded: Callable[..., Transformers], family: 
     ],
 )
 def test_number_of_image_tokens(
-    loaded: Callable[..., Transformers], family: str, parts: tuple[Part, ...], count: int
+    tiny_answerers: TinyAnswerers, family: str, parts: tuple[Part, ...], count: int
 ) -> None:
-    answerer = loaded(family)
+    answerer = tiny_answerers(family)
     mark = answerer._chat.processor.image_token_id  # type: ignore[union-attr]
     assert (inputs_of(answerer, (*parts, "Which?"))["input_ids"] == mark).sum() == count
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_odd_sizes_and_texts(loaded: Callable[..., Transformers], family: str) -> None:
-    answerer = loaded(family)
+def test_odd_sizes_and_texts(tiny_answerers: TinyAnswerers, family: str) -> None:
+    answerer = tiny_answerers(family)
     tokenizer: Any = answerer._chat.processor.tokenizer  # type: ignore[union-attr]
     odd: tuple[Part, ...] = tuple(Picture(pixels(*size)) for size in [(1, 1), (28, 500), (3, 7), (200, 30)])
     for parts in [odd, (odd[0],), (Clip((pixels(9, 9),)),), (), ("",)]:
@@ -139,8 +125,8 @@ def test_odd_sizes_and_texts(loaded: Callable[..., Transformers], family: str) -
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_marks_in_texts_are_texts(loaded: Callable[..., Transformers], family: str) -> None:
-    answerer = loaded(family)
+def test_marks_in_texts_are_texts(tiny_answerers: TinyAnswerers, family: str) -> None:
+    answerer = tiny_answerers(family)
     processor: Any = answerer._chat.processor  # type: ignore[union-attr]
     marks = [processor.image_token, processor.video_token, "<|im_end|>", "<region>"]
     text = f"What is {' '.join(marks)} here?"
@@ -153,19 +139,19 @@ def test_marks_in_texts_are_texts(loaded: Callable[..., Transformers], family: s
 
 
 @pytest.mark.parametrize("family", ["qwen2_vl", "qwen3_vl", "smolvlm"])
-def test_answers_do_not_depend_on_what_was_asked_before(loaded: Callable[..., Transformers], family: str) -> None:
-    answerer = loaded(family)
+def test_answers_do_not_depend_on_what_was_asked_before(tiny_answerers: TinyAnswerers, family: str) -> None:
+    answerer = tiny_answerers(family)
     asked = [request(), request(("Yes or no?",)), request((clip(2), "?")), request((Picture(pixels(50, 20)), "é"))]
     forwards = [answerer.answer(one) for one in asked]
     backwards = [answerer.answer(one) for one in reversed(asked)]
     assert forwards == backwards[::-1]
 
 
-def test_length_of_answers(models: Models, loaded: Callable[..., Transformers], tmp_path: Path) -> None:
-    answerer = loaded("qwen2_vl")
+def test_length_of_answers(tiny_models: TinyModels, tiny_answerers: TinyAnswerers, tmp_path: Path) -> None:
+    answerer = tiny_answerers("qwen2_vl")
     assert answerer.answer(request(max_tokens=3)).completion_tokens == 3
     assert answerer.answer(request(max_tokens=1, logprobs=False)).tokens is None
-    limited = prepared(models("qwen2_vl"), max_tokens=2)
+    limited = prepared(tiny_models("qwen2_vl"), max_tokens=2)
     assert limited.answer(request(max_tokens=9)).completion_tokens == 2
     model: Any = answerer._chat.model  # type: ignore[union-attr]
     tokens, _ = decode_slowly(model, inputs_of(answerer, MIXED), 6, [])
@@ -174,97 +160,58 @@ def test_length_of_answers(models: Models, loaded: Callable[..., Transformers], 
 
 
 def test_the_models_own_sampling_and_penalties_are_left_aside(
-    models: Models, loaded: Callable[..., Transformers], tmp_path: Path
+    tiny_models: TinyModels, tiny_answerers: TinyAnswerers, tmp_path: Path
 ) -> None:
     own = {"do_sample": True, "temperature": 9.0, "top_k": 3, "repetition_penalty": 5.0, "no_repeat_ngram_size": 1}
     folder = build("qwen2_vl", tmp_path / "sampling", **own)
     assert json.loads((folder / "generation_config.json").read_text())["repetition_penalty"] == 5.0
     question = request(max_tokens=20)
-    assert prepared(folder).answer(question) == loaded("qwen2_vl").answer(question)
+    assert prepared(folder).answer(question) == tiny_answerers("qwen2_vl").answer(question)
 
 
-def test_bounds_and_options_of_pictures(models: Models, loaded: Callable[..., Transformers]) -> None:
+def test_bounds_and_options_of_pictures(tiny_models: TinyModels, tiny_answerers: TinyAnswerers) -> None:
     parts = (Picture(pixels(56, 56)), "?")
 
     def count(answerer: Transformers, parts: tuple[Part, ...] = parts) -> int:
         mark = answerer._chat.processor.image_token_id  # type: ignore[union-attr]
         return int((inputs_of(answerer, parts)["input_ids"] == mark).sum())
 
-    assert [count(loaded("qwen2_vl")), count(loaded("qwen2_vl", max_pixels=28 * 28))] == [4, 1]
+    assert [count(tiny_answerers("qwen2_vl")), count(tiny_answerers("qwen2_vl", max_pixels=28 * 28))] == [4, 1]
     small = (Picture(pixels(28, 28)), "?")
-    assert [count(loaded("qwen2_vl"), small), count(loaded("qwen2_vl", min_pixels=56 * 56), small)] == [1, 4]
+    assert [count(tiny_answerers("qwen2_vl"), small), count(tiny_answerers("qwen2_vl", min_pixels=56 * 56), small)] == [
+        1,
+        4,
+    ]
     wide = (Picture(pixels(28, 56)), "?")
-    assert count(loaded("internvl", processor={"crop_to_patches": False}), wide) == 4
+    assert count(tiny_answerers("internvl", processor={"crop_to_patches": False}), wide) == 4
     with pytest.raises(ConfigError, match=r"max_pixels.*GotOcr2ImageProcessor.*benchmark\.resolution"):
-        prepared(models("internvl"), max_pixels=1000)
+        prepared(tiny_models("internvl"), max_pixels=1000)
 
 
-def test_videos_have_their_times(loaded: Callable[..., Transformers]) -> None:
-    answerer = loaded("qwen3_vl", clip_as="video")
+def test_videos_have_their_times(tiny_answerers: TinyAnswerers) -> None:
+    answerer = tiny_answerers("qwen3_vl", clip_as="video")
     tokenizer: Any = answerer._chat.processor.tokenizer  # type: ignore[union-attr]
     text = tokenizer.decode(inputs_of(answerer, (clip(4), "?"))["input_ids"][0])
     assert [f"<{time} seconds>" in text for time in ("1.2", "4.2")] == [True, True]  # means of pairs: 0.5 + 1.5 i
-    grid = inputs_of(loaded("qwen2_5_vl", clip_as="video"), (clip(4), "?"))["second_per_grid_ts"]
+    grid = inputs_of(tiny_answerers("qwen2_5_vl", clip_as="video"), (clip(4), "?"))["second_per_grid_ts"]
     assert grid.tolist() == [3.0]  # two frames, 1.5 s apart
-    frames = loaded("qwen2_vl", frame_times=True)
+    frames = tiny_answerers("qwen2_vl", frame_times=True)
     decoded = frames._chat.processor.tokenizer.decode(inputs_of(frames, (clip(2), "?"))["input_ids"][0])  # type: ignore
     assert "[0.5 s]" in decoded
     assert "[2.0 s]" in decoded
 
 
-def test_a_model_is_tried_before_the_first_question(loaded: Callable[..., Transformers]) -> None:
-    smol = loaded("smolvlm", clip_as="video")
-    smol.begin([request((clip(), "?")).question, request(("?",)).question])
-    assert smol.answer(request((clip(), "?"))).completion_tokens
-    with pytest.raises(ConfigError, match=r"cannot be asked about image and video with clip_as=video"):
-        smol.begin([request().question])
-    wrong = loaded("qwen2_vl", processor={"no_such_option": 3})
-    wrong.begin([request(("?",)).question])
-    with pytest.raises(ConfigError, match="no_such_option"):
-        wrong.begin([request().question])
-
-
-def test_a_question_that_is_too_long_fails_alone(loaded: Callable[..., Transformers]) -> None:
-    answerer = loaded("qwen2_vl")
-    with pytest.raises(AnswerError, match=r"tokens and 6 of the answer are more than the 4096.*benchmark\.frames"):
-        answerer.answer(request(("no " * 5000,)))
-    with pytest.raises(AnswerError, match="aspect ratio"):
-        answerer.answer(request((Picture(pixels(4, 900)),)))
-    assert answerer.answer(request()).completion_tokens == 6
-
-
-def test_a_question_without_enough_memory_fails_alone(loaded: Callable[..., Transformers]) -> None:
-    answerer = loaded("internvl")
-
-    def greedy_for_memory(*_: Any) -> None:
-        torch.empty(2**60)
-
-    hook = answerer._chat.model.register_forward_pre_hook(greedy_for_memory)  # type: ignore[union-attr]
-    with pytest.raises(AnswerError, match=r"not enough memory.*benchmark\.frames") as caught:
-        answerer.answer(request())
-    hook.remove()
-    assert not caught.value.fatal
-    assert answerer.answer(request()).completion_tokens == 6
-
-
-def test_scores_that_are_no_numbers_are_no_answer(models: Models) -> None:
-    answerer = prepared(models("internvl"))
-    torch.nn.init.constant_(answerer._chat.model.lm_head.weight, math.nan)  # type: ignore[union-attr]
-    with pytest.raises(AnswerError, match=r"not numbers.*dtype"):
-        answerer.answer(request())
-
-
-def test_half_precision(loaded: Callable[..., Transformers]) -> None:
-    answerer = loaded("qwen2_5_vl", dtype="bfloat16")
+def test_half_precision(tiny_answerers: TinyAnswerers) -> None:
+    answerer = tiny_answerers("qwen2_5_vl", dtype="bfloat16")
     assert answerer._chat.model.dtype == torch.bfloat16  # type: ignore[union-attr]
-    exact, half = loaded("qwen2_5_vl").answer(request()).tokens, answerer.answer(request()).tokens
+    exact, half = tiny_answerers("qwen2_5_vl").answer(request()).tokens, answerer.answer(request()).tokens
     assert exact is not None
     assert half is not None
     assert half["yes"] == pytest.approx(exact["yes"], abs=0.3)
 
 
-def test_tokens_that_read_the_same_share_their_mass(models: Models) -> None:
-    chat: Any = prepared(models("internvl"))._chat
+def test_tokens_that_read_the_same_share_their_mass(tiny_models: TinyModels) -> None:
+    chat: Any = prepared(tiny_models("internvl"))._chat
     chat.texts = ["Yes", "x", "Yes", " yes ", "no"]  # as of a tokenizer that does not tell "Yes" from " Yes"
     scores = torch.log(torch.tensor([0.1, 0.2, 0.3, 0.15, 0.05, 0.2]))
     tokens = chat.first_tokens(scores, ("yes", "no"))

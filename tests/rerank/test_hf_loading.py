@@ -101,6 +101,7 @@ def test_a_model_that_cannot_be_used_is_named(copy: Path, change: Callable[[Path
         ({"attention": "flash_attention_2"}, "answerer.attention=flash_attention_2"),
         ({"device_map": "foo"}, "answerer.device_map=foo cannot be used"),
         ({"device_map": "cuda:77"}, "answerer.device_map=cuda:77 cannot be used"),
+        ({"revision": "v2"}, "answerer.revision=v2 is of models of the hub"),
         ({"interface": "minicpm_v"}, "Qwen2VLModel of .* has no method chat"),
         ({"interface": "minicpm_v", "clip_as": "video"}, "takes frames only"),
     ],

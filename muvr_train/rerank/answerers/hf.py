@@ -169,10 +169,14 @@ class Transformers(Answerer):
 @contextmanager
 def _failures() -> Iterator[None]:
     """Turn what fails at one question into an AnswerError; a device that is lost ends the run."""
+    from jinja2 import TemplateError
+
     try:
         yield
     except AnswerError:
         raise
+    except TemplateError as error:
+        raise AnswerError(f"the chat template refuses it: {first_line(error)}") from error
     except (MemoryError, RuntimeError, ValueError, IndexError) as error:
         text = str(error).lower()
         if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from muvr_train.errors import DataError, shorten
+from muvr_train.errors import ConfigError, DataError, shorten
 
 SMALL = (".json", ".jinja", ".model", ".txt", ".tiktoken", ".py")
 """Configuration, tokenizer, chat template and a model's own code."""
@@ -20,6 +20,7 @@ def model_folder(model: str, revision: str | None = None) -> Path:
     """Give the folder of a model; one of the hub is downloaded, or taken from the cache without network.
 
     Raises:
+        ConfigError: a folder with a revision.
         DataError: there is no such folder and the hub gives none, or configuration or weights are missing.
     """
     folder = Path(model).expanduser()
@@ -28,6 +29,8 @@ def model_folder(model: str, revision: str | None = None) -> Path:
             kind = "is a file; give its folder" if folder.is_file() else "no such folder"
             raise DataError(f"answerer.model={model}: {kind}")
         folder = _from_hub(model, revision)
+    elif revision is not None:
+        raise ConfigError(f"answerer.revision={revision} is of models of the hub; {model} is a folder: leave it out")
     _check_files(folder, model)
     return folder
 

@@ -92,6 +92,7 @@ def _template_chat(model: str, folder: Path, settings: LoadSettings, inputs: Inp
     processor = AutoProcessor.from_pretrained(str(folder), trust_remote_code=settings.trust_remote_code)
     if getattr(processor, "image_processor", None) is None:
         raise DataError(f"answerer.model={model}: {folder} has no configuration of a processor of images")
+    processor.chat_template = processor.chat_template or getattr(processor.tokenizer, "chat_template", None)
     if not processor.chat_template:
         raise DataError(
             f"answerer.model={model}: has no chat template; take the variant that was trained to chat (often -Instruct "
@@ -190,6 +191,11 @@ def _explained(model: str, folder: Path, settings: LoadSettings, facts: Mapping[
             ) from error
         if "Unrecognized configuration class" in text:
             raise DataError(f"{at}: {kind} is not a model that takes images and texts and writes texts") from error
+        if "out of memory" in text:
+            raise DataError(
+                f"{at}: does not fit into the memory of the device; set answerer.dtype=bfloat16, or spread it over "
+                "several GPUs with answerer.device_map=auto"
+            ) from error
         own = "; its own code may be for another release" if settings.trust_remote_code and code else ""
         raise DataError(
             f"{at}: cannot be loaded with transformers {transformers.__version__}: {type(error).__name__}: "
