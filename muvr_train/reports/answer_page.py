@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,15 @@ from typing import Any
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.reports.answer_cards import INSTRUCTIVE, Card, choose_cards, facet_values, make_cards
 from muvr_train.reports.answer_entries import entry_of, headings_of, title_of
+from muvr_train.reports.answer_figures import headline_tiles, rows_table, short_rows
 from muvr_train.reports.answer_files import DEFINITIONS
 from muvr_train.reports.answer_pictures import LEFT_OUT, Sheet, remove_stale, save_sheets
-from muvr_train.reports.answer_tables import ERROR, SIGNED, figure
 from muvr_train.reports.page import document, facts_of
-from muvr_train.reports.score_tables import MISSING, Cell, Row, ScoreTable, percent, without_empty
 from muvr_train.rerank.types import Answer, Question, Visual
 from muvr_train.rerank.visuals import Media
 
+log = logging.getLogger(__name__)
 PICTURES = "report_files"
-WHOLE = ("all", "mean", "overall", "perception", "reasoning")
-"""Partitions with large figures."""
-MOST_TILES = 9
-MOST_ROWS = 40
-"""More of them are folded."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,10 @@ def _sheets(folder: Path, cards: Sequence[Card], limits: AnswerLimits) -> dict[i
         for part in entry.question.parts
         if isinstance(part, Visual)
     ]
-    return save_sheets(folder, visuals, limits.seconds, limits.picture_bytes) if visuals else {}
+    if not visuals:
+        return {}
+    log.info("making the pictures of the page (%.0f s at most)", limits.seconds)
+    return save_sheets(folder, visuals, limits.seconds, limits.picture_bytes)
 
 
 def _render(
@@ -187,13 +186,13 @@ def _result_parts(
 ) -> dict[str, Any]:
     model = meta.get("model", meta.get("answerer", "answers"))
     benchmark = next((str(row["benchmark"]) for row in rows), str(meta.get("benchmark", "")))
-    short = rows if len(rows) <= MOST_ROWS else [row for row in rows if row["partition"] in WHOLE]
+    short = short_rows(rows)
     headline = [f"muvr-train {meta['version']}"] if "version" in meta else []
     headline += [str(meta["time"])] if "time" in meta else []
     return {
         "title": f"{model} on {benchmark}" if benchmark else str(model),
         "headline": headline,
-        "tiles": list(_tiles(rows)),
+        "tiles": list(headline_tiles(rows)),
         "table": rows_table(short, published),
         "whole_table": rows_table(rows, published) if len(short) < len(rows) else None,
         "published": "; ".join(dict.fromkeys(row.source for row in published)),
@@ -206,48 +205,3 @@ def _result_parts(
             if isinstance(value, (dict, list)) and value and name not in ("notes", "definitions")
         ],
     }
-
-
-def _tiles(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
-    """The accuracy of each setting in large figures, by group where there are not too many."""
-    known = [row for row in rows if row["partition"] in WHOLE and "accuracy" in row["metrics"]]
-    if len(known) > MOST_TILES:
-        known = [row for row in known if row["partition"] in ("all", "mean", "overall")]
-    for row in known[:MOST_TILES]:
-        metrics = row["metrics"]
-        more = [f"Reranking Score {metrics[name]:+.2f}" for name in SIGNED if metrics.get(name) is not None]
-        more += [f"parse rate {percent(metrics['parse_rate'])}"] if metrics.get("parse_rate") is not None else []
-        name = f"{row['mode']}, {row['partition']}"
-        yield {"name": name, "value": percent(metrics["accuracy"]), "what": ", ".join(["accuracy", *more])}
-
-
-def rows_table(rows: Sequence[Mapping[str, Any]], published: Sequence[PublishedRow] = ()) -> ScoreTable:
-    """All rows, a column for each metric (its standard error beside it), the published ones below."""
-    every = [row["metrics"] for row in rows] + [row.metrics for row in published]
-    names = [name for name in dict.fromkeys(name for metrics in every for name in metrics) if not name.endswith(ERROR)]
-    lines = [
-        Row(
-            (str(row["mode"]), str(row["partition"])),
-            (
-                *(Cell(figure(row["metrics"], name)) for name in names),
-                _seconds(row.get("timing", {}).get("seconds_per_item")),
-                Cell(f"{row.get('counts', {}).get('questions', MISSING)}"),
-            ),
-            "mean" if row["partition"] in WHOLE[:3] else "",
-        )
-        for row in rows
-    ]
-    lines += [
-        Row(
-            (f"{row.system} (published)", row.partition),
-            (*(Cell(figure(row.metrics, name)) for name in names), Cell(MISSING), Cell(MISSING)),
-            "published",
-        )
-        for row in published
-    ]
-    columns = (*(name.replace("_", " ") for name in names), "s / question", "questions")
-    return without_empty(ScoreTable("rows of results.json", ("setting", "partition"), columns, tuple(lines)))
-
-
-def _seconds(value: float | None) -> Cell:
-    return Cell(MISSING if value is None else f"{value:.2f}")

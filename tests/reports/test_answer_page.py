@@ -22,7 +22,8 @@ from PIL import Image
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.demo.encode import write_video
 from muvr_train.reports.answer_cards import choose_cards, facet_values, make_cards
-from muvr_train.reports.answer_page import AnswerLimits, rows_table, write_answer_page
+from muvr_train.reports.answer_figures import rows_table
+from muvr_train.reports.answer_page import AnswerLimits, write_answer_page
 from muvr_train.reports.answer_pictures import keep_sheets, save_sheets, sheet_of
 from muvr_train.rerank.types import Answer, Clip, Picture, Question
 from muvr_train.rerank.visuals import Absent, Media
@@ -329,6 +330,12 @@ def test_cards_are_bounded_each_setting_alike(tmp_path: Path) -> None:
     assert "4 of 8 cards are here: those with failed, invalid and wrong answers first." in "".join(page.texts)
 
 
+def test_a_page_without_cards_says_that_they_were_left_out(tmp_path: Path) -> None:
+    page = write(tmp_path, [iv_question(0)], limits=AnswerLimits(items=0))
+    assert "All 1 cards were left out." in "".join(page.texts)
+    assert not page.find("article", "script")
+
+
 def test_all_frames_stand_on_a_sheet_in_reading_order() -> None:
     frames = [np.full((90, 160, 3), 8 * number, np.uint8) for number in range(6)]
     sheet = np.asarray(Image.open(io.BytesIO(sheet_of(frames))).convert("L"), dtype=int)
@@ -366,14 +373,14 @@ def test_long_answers_are_folded_and_log_probabilities_shown(tmp_path: Path) -> 
 def test_rows_of_any_benchmark_and_published_ones() -> None:
     rows: list[Mapping[str, Any]] = [
         {"benchmark": "b", "mode": "m", "partition": "all", "metrics": {"accuracy": None}, "counts": {}},
-        {"benchmark": "b", "mode": "m", "partition": "news", "metrics": {"mAP": 0.5}},
+        {"benchmark": "b", "mode": "m", "partition": "news", "metrics": {"chance": 0.5, "true_positive_rate": 1.0}},
     ]
     table = rows_table(rows, [PublishedRow("GPT-4o", "b", "any", "all", {"accuracy": 0.65, "reranking_score": 0.19})])
-    assert table.columns == ("accuracy", "mAP", "reranking score")
+    assert table.columns == ("accuracy", "reranking score", "chance")
     assert [[cell.text for cell in row.cells] for row in table.rows] == [
         ["-", "-", "-"],
-        ["-", "50.0", "-"],
-        ["65.0", "-", "+0.19"],
+        ["-", "-", "50.0"],
+        ["65.0", "+0.19", "-"],
     ]
     assert table.rows[2].kind == "published"
 
