@@ -43,7 +43,7 @@ FILLERS = word_set(
 )
 """Words that may stand before an answer without changing it."""
 NEGATORS = word_set("not never neither nor cannot can't without unlikely wrong incorrect instead rather than")
-HEDGES = word_set("if unless whether when")
+HEDGES = word_set("if unless")
 ALTERNATIVES = word_set("or and & nor und oder y o e et ou и или 或 和 または")
 REASONS = word_set("because since as")
 AFTER_VALUE = ALTERNATIVES | REASONS | {"but", "not"}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from muvr_train.rerank.answer_words import ALTERNATIVES, REASONS, Words, word_set
 
-CHOOSING = word_set("choose chose choosing select selecting pick picking 选 选择 应选 我选 我选择 故选")
+CHOOSING = word_set("choose chose choosing select selecting pick picking")
 """Verbs that a letter follows directly."""
+CHOOSING_ENDS = ("选", "选择")
 GOING = word_set("go going went stick")
 TRIGGERS = word_set("is it's that's be option choice answer")
 JUDGED = word_set("is seems looks appears was")
 RIGHT = word_set("correct right best accurate answer true closest choice")
 WRONG = word_set("not wrong incorrect false isn't cannot can't doesn't neither")
 BETWEEN = word_set("the most only best likely my a clearly definitely option")
+LISTED = (")", ".", ":", "\n")
+"""What stands behind the letter of a list, also behind a small one."""
 AMBIGUOUS = "?"
 """Stands for two letters in one place: never offered, so that nothing agrees with it."""
 
@@ -43,8 +46,11 @@ def _is_letter(word: str) -> bool:
 
 def _chosen(words: Words, place: int) -> bool:
     """Whether a verb of choosing stands right before: `I pick B`, `I go with B`."""
-    before = words.folded[max(place - 2, 0) : place]
-    return before[-1:] != [] and (before[-1] in CHOOSING or (before[-1] == "with" and before[0] in GOING))
+    if not place:
+        return False
+    verb = words.folded[place - 1]
+    going = verb == "with" and words.folded[max(place - 2, 0)] in GOING
+    return going or verb in CHOOSING or (verb.endswith(CHOOSING_ENDS) and "不" not in verb)
 
 
 def _value(words: Words, place: int, sign: bool) -> str | None:
@@ -59,7 +65,7 @@ def _value(words: Words, place: int, sign: bool) -> str | None:
     delimiter = words.delimited(place)
     if word.islower():
         whole = delimiter == "end" and (sign or word not in "ai")
-        return word.upper() if whole or delimiter in (")", ".", ":", "\n") else None
+        return word.upper() if whole or delimiter in LISTED else None
     if word in "AI":
         return word if _is_no_word(words, place) else None
     return word
@@ -75,11 +81,12 @@ def _start(words: Words, place: int) -> str | None:
     if words.bracketed(place):
         return word.upper()
     if word.islower():
-        return word.upper() if place == 0 and delimiter in (")", ".", ":", "end") else None
+        known = delimiter in (*LISTED, "end") or (delimiter == "," and word not in "ai")
+        return word.upper() if place == 0 and known else None
     if _is_no_word(words, place):
         return word
     copied = word not in "AI" and not delimiter and place == 0 and words.words[1][0].isupper()
-    return word if copied else None
+    return word if copied and len(words.words[1]) > 1 else None
 
 
 def _is_no_word(words: Words, place: int) -> bool:
@@ -108,10 +115,13 @@ def _last(words: Words, place: int) -> str | None:
 
 
 def _refuted(words: Words, place: int) -> bool:
-    """Whether it goes on to say that the letter is wrong."""
-    if words.is_last(place) or (words.delimited(place) and not words.bracketed(place)):
-        return False
-    return any(word in WRONG or word.endswith("n't") for word in words.folded[place + 1 : place + 4])
+    """Whether its clause goes on to say that the letter is wrong."""
+    for other in range(place + 1, min(place + 4, len(words.words))):
+        if words.ends_clause(other):
+            return False
+        if words.folded[other] in WRONG or words.folded[other].endswith("n't"):
+            return True
+    return False
 
 
 def _alternative(words: Words, place: int) -> bool:
