@@ -5,6 +5,7 @@ from __future__ import annotations
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
+from muvr_train.preflight.questions import LOOKING, NO_LOGPROBS
 from muvr_train.preflight.rules import TEXT, Rule, one_of, optional, several, whole
 
 METHODS = ("keep_drop", "probability")
@@ -22,9 +23,6 @@ RERANK_RULES: dict[str, Rule] = {
 }
 SHARING = ("fivr_5k", "fivr_200k", "cc_web_video")
 """Benchmarks of several tasks that ask the same queries, each with another idea of a match."""
-REFERENCES = "muvr_train.rerank.answerers.references."
-BLIND = (REFERENCES, "muvr_train.rerank.answerers.from_file.")
-"""Where the answerers are that need no videos."""
 
 
 def check_rerank(cfg: DictConfig) -> None:
@@ -53,15 +51,21 @@ def check_rerank(cfg: DictConfig) -> None:
         raise ConfigError(
             f"rerank.mode={rerank.mode} is not evaluated: benchmark.modes={OmegaConf.to_container(modes)}"
         )
-    if rerank.decision == "logprob" and target.startswith(REFERENCES):
+    if rerank.decision == "logprob" and target.startswith(NO_LOGPROBS):
         raise ConfigError(
             f"rerank.decision=logprob: {target.rpartition('.')[2]} has no log-probabilities; add rerank.decision=text"
         )
-    if not target.startswith(BLIND):
-        _check_videos(cfg, name)
+    if target.startswith(LOOKING):
+        check_videos(cfg)
 
 
-def _check_videos(cfg: DictConfig, name: str) -> None:
+def check_videos(cfg: DictConfig) -> None:
+    """Check that there are videos to show to an answerer that looks at them.
+
+    Raises:
+        ConfigError: no folder is named, or what is searched are no files.
+    """
+    name = f"rerank={cfg.rerank.method}"
     if cfg.data.kind == "folder":
         raise ConfigError(f"{name}: the edited copies of data=folder are no files that could be shown to a model")
     if cfg.data.kind != "demo" and cfg.data.videos is None:
