@@ -161,3 +161,10 @@ def test_a_broken_pair_is_named_with_file_and_row(shared: Path, tmp_path: Path) 
     (tmp_path / "dance.jsonl").write_text("\n".join(lines[:6] + lines[7:]))
     with pytest.raises(DataError, match=r"has 0 true .* and 1 false .*/dance\.jsonl:7\b"):
         read_questions(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["all", "tagged", "untagged"])
+def test_names_of_rows_are_no_partitions(tmp_path: Path, name: str) -> None:
+    write_qa(tmp_path / f"{name}.jsonl", rows_of("q>a=1", "q>b=0"))
+    with pytest.raises(DataError, match=f"{name} is the name of a row of the results"):
+        read_questions(tmp_path)
