@@ -63,9 +63,9 @@ def test_ten_percent_random_failures_lose_nothing_and_ask_nothing_twice(
     assert server.most == 6
     met = Counter(asked.fault for asked in server.asked if asked.fault)
     assert answerer.requests == len(server.asked) == 150 + met.total()
-    assert answerer.repeated.total() == met.total() > 5
-    assert answerer.repeated["timeout"] == met["slow"]
-    assert answerer.repeated["HTTP 429"] == met["429"]
+    assert answerer.failures.total() == met.total() > 5
+    assert answerer.failures["timeout"] == met["slow"]
+    assert answerer.failures["HTTP 429"] == met["429"]
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
     assert Counter(line["status"] for line in lines) == {"answered": 150}
     assert all(line["prompt_tokens"] == 7 for line in lines)

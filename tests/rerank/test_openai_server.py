@@ -86,7 +86,7 @@ def test_passing_trouble_is_asked_again(fault: str, kind: str) -> None:
     with LocalServer(fault=failing(*faults)) as server, Asking(server, timeout=timeout, back_off=4.0) as asking:
         assert asking.ask("Red?").text == "Red?"
         assert asking.answerer.requests == len(server.asked) == len(faults) + 1
-        assert asking.answerer.repeated == {kind: len(faults)}
+        assert asking.answerer.failures == {kind: len(faults)}
     assert len({json.dumps(asked.body) for asked in server.asked}) == 1
     assert len(asking.pauses) == len(faults)
     assert all(2 * 2**tries <= pause <= 4 * 2**tries for tries, pause in enumerate(asking.pauses))
@@ -195,7 +195,7 @@ def test_a_server_that_goes_away_is_fatal_after_the_retries() -> None:
         assert error.value.fatal
 
 
-def test_closing_ends_waits_and_says_what_was_repeated(caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_ends_waits_and_says_what_failed(caplog: pytest.LogCaptureFixture) -> None:
     with LocalServer(fault=lambda _: "500") as server:
         answerer = OpenAIServer("tiny", server.url, back_off=50)
         answerer.sleep = lambda _: (answerer.close(), True)[1]

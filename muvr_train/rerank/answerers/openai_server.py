@@ -57,7 +57,7 @@ class OpenAIServer(Answerer):
 
     Attributes:
         requests: what was sent so far, tries included.
-        repeated: failed tries that were made again, by kind.
+        failures: failed tries, by kind.
         sleep: waits for some seconds; `close` ends a wait.
 
     Raises:
@@ -98,7 +98,7 @@ class OpenAIServer(Answerer):
         self.detail, self.frame_times = detail, frame_times
         self.images = ImageSettings(image_format, image_quality, max_side, max_image_mb, max_request_mb)
         self._check()
-        self.requests, self.repeated = 0, Counter[str]()
+        self.requests, self.failures = 0, Counter[str]()
         self._closed, self._lock = threading.Event(), threading.Lock()
         self._client: OpenAI | None = None
         self._told_of_shrinking = False
@@ -175,8 +175,8 @@ class OpenAIServer(Answerer):
         self._closed.set()
         if self._client is not None:
             self._client.close()
-        if self.repeated:
-            kinds = ", ".join(f"{count} x {kind}" for kind, count in self.repeated.most_common())
+        if self.failures:
+            kinds = ", ".join(f"{count} x {kind}" for kind, count in self.failures.most_common())
             logger.info("%s: %d requests, of which failed: %s", self.name, self.requests, kinds)
 
     def _ask_once(self, client: OpenAI, body: dict[str, Any], logprobs: bool) -> Reply:
@@ -195,7 +195,7 @@ class OpenAIServer(Answerer):
 
     def _count(self, error: TransientError) -> None:
         with self._lock:
-            self.repeated[error.kind] += 1
+            self.failures[error.kind] += 1
         logger.debug("%s: %s", self.name, error)
 
     def _body(self, request: Request) -> dict[str, Any]:
