@@ -31,7 +31,13 @@ class Progress:
                 speed = task.finished_speed or task.speed
                 return Text("" if speed is None else f"{speed:.1f}/s")
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            Rate(),
+            TimeRemainingColumn(),
+        )
         self._bar = RichProgress(*columns, console=Console(stderr=True))
         self._task = self._bar.add_task(what, total=total)
         self._bar.start()

@@ -97,6 +97,7 @@ def check_questions(cfg: DictConfig) -> None:
         raise ConfigError(
             f"benchmark.decision=logprob: {target.rpartition('.')[2]} has no log-probabilities; leave it out"
         )
+    _refuse_own_file(cfg)
     if benchmark.questions is None:
         for key in ("videos", "images", "masks"):
             if data[key] is not None:
@@ -120,7 +121,10 @@ def check_unasked(cfg: DictConfig) -> None:
     """
     if OmegaConf.select(cfg, "data.kind", throw_on_missing=False) == DATA:
         raise ConfigError(f"data={DATA} is of benchmark={', '.join(QUESTIONS)}, which bring it along: leave data= out")
-    if "answerer" not in cfg or cfg.get("rerank"):
+    if "answerer" not in cfg:
+        return
+    _refuse_own_file(cfg)
+    if cfg.get("rerank"):
         return
     if given := [key for key in ("answerer", "answers", "allow_failures") if cfg.get(key)]:
         raise ConfigError(
@@ -139,6 +143,9 @@ def check_alone(cfg: DictConfig, keys: Collection[str]) -> None:
         for one, why in ALONE.items():
             if key == one or key.startswith(f"{one}."):
                 raise ConfigError(f"{key}= cannot go with benchmark={cfg.benchmark.name}: {why}. Leave it out")
+
+
+def _refuse_own_file(cfg: DictConfig) -> None:
     answers = answers_path(cfg)
     given = OmegaConf.select(cfg, "answerer.path", throw_on_missing=False)
     if given is not None and answers is not None and Path(str(given)).resolve() == answers.resolve():

@@ -11,7 +11,7 @@ from contextlib import closing
 from muvr_train.errors import DataError
 from muvr_train.features.progress import Progress
 from muvr_train.rerank.answer_file import AnswerFile
-from muvr_train.rerank.one_question import Asker, Ready
+from muvr_train.rerank.one_question import Asker, Ready, called
 from muvr_train.rerank.types import Answer, Answerer, NoAnswerError, Question
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def ask(
     places = {(question.id, question.setting): place for place, question in enumerate(questions)}
     if len(places) < len(questions):
         raise ValueError("two questions have the same id and setting")
-    answerer.begin(questions)
+    called(answerer, "begin", questions)
     session = _Session(Asker(answerer, logprobs), file, max(LEAST_STRETCH, 2 * answerer.concurrency))
     stream = _in_threads(session, questions) if answerer.concurrency > 1 else _in_turn(session, questions)
     found: dict[tuple[str, str], Answer] = {}

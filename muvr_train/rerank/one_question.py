@@ -59,7 +59,7 @@ class Asker:
         self.logprobs = logprobs
         self._kind = type(answerer).__name__
         try:
-            self._identity = json.dumps(answerer.identity(), sort_keys=True, allow_nan=False)
+            self._identity = json.dumps(called(answerer, "identity"), sort_keys=True, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"{self._kind}.identity() must give texts, numbers, lists and dicts of them: {error}"
@@ -159,6 +159,20 @@ class Asker:
     def _facts(self, question: Question) -> dict[str, Any]:
         facts = {"question": question.id, "setting": question.setting, "answerer": self.answerer.name}
         return {**facts, "choices": options_of(question)}
+
+
+def called(answerer: Answerer, method: str, *arguments: Any) -> Any:
+    """Call a method that a user may have written.
+
+    Raises:
+        DataError: it fails in another way than it may; class, method, file and line are named.
+    """
+    try:
+        return getattr(answerer, method)(*arguments)
+    except MuvrTrainError:
+        raise
+    except Exception as error:
+        raise DataError(f"{type(answerer).__name__}.{method} fails: {place_of(error)}") from error
 
 
 def options_of(question: Question) -> Mapping[str, str] | None:

@@ -19,6 +19,7 @@ from muvr_train.reports.answer_pictures import keep_sheets
 from muvr_train.reports.answer_tables import print_answer_tables
 from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.asking import ask
+from muvr_train.rerank.one_question import called
 from muvr_train.rerank.parsing import verdict
 from muvr_train.rerank.types import Answer, Answerer, Question
 from muvr_train.rerank.visuals import Media
@@ -70,7 +71,7 @@ def answers_of(cfg: DictConfig, answerer: Answerer, questions: Sequence[Question
     path = answers_path(cfg) or Path(cfg.out) / "answers.jsonl"
     with AnswerFile(path) as file:
         try:
-            answerer.prepare()
+            called(answerer, "prepare")
             return ask(answerer, questions, file, cfg.benchmark.decision == "logprob", answerer.name)
         except KeyboardInterrupt:
             sys.exit(130)

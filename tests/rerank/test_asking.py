@@ -319,6 +319,19 @@ def test_an_identity_must_be_plain(tmp_path: Path) -> None:
         ask(Odd(), [question("q")], file)
 
 
+@pytest.mark.parametrize("method", ["begin", "identity"])
+def test_a_fault_outside_of_answers_is_named(tmp_path: Path, method: str) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("vocabulary")
+
+    odd = type("Odd", (Recorder,), {method: fails})()
+    with (
+        AnswerFile(tmp_path / "a.jsonl") as file,
+        pytest.raises(DataError, match=rf"Odd\.{method} fails: .*test_asking.py, line \d+: KeyError: 'vocabulary'"),
+    ):
+        ask(odd, [question("q")], file)
+
+
 @settings(max_examples=25)
 @given(st.data())
 def test_after_any_number_of_partial_runs_all_are_asked_once(
