@@ -183,6 +183,7 @@ def test_what_determines_the_answers_is_the_identity(original: Path, tmp_path: P
         {"template": {"enable_thinking": False}},
         {"max_tokens": 5},
         {"interface": "chat_template"},
+        {"trust_remote_code": True},
     ]
     identities = [first, *(Transformers(str(original), **one).identity() for one in settings)]
     identities.append(Transformers(str(build("qwen2_vl", tmp_path / "tuned", seed=1))).identity())

@@ -114,8 +114,10 @@ class Transformers(Answerer):
         Name, device and attention are left out, which change answers by rounding, and so is the release of
         transformers, so that an upgrade does not ask everything again: it seldom changes what a model is shown.
         """
-        facts = {"name": "transformers", "model": self._fingerprint, "dtype": self.load.dtype}
-        return {**facts, "interface": self.load.interface, "max_tokens": self.max_tokens, **self.inputs.facts()}
+        names = ("dtype", "trust_remote_code", "interface")
+        load = {name: getattr(self.load, name) for name in names}
+        facts = {"name": "transformers", "model": self._fingerprint, "max_tokens": self.max_tokens}
+        return {**facts, **load, **self.inputs.facts()}
 
     def prepare(self) -> None:
         """Load the model.
@@ -163,7 +165,9 @@ class Transformers(Answerer):
 
     def close(self) -> None:
         """Let go of the model."""
-        self._chat = None
+        if self._chat is not None:
+            self._chat = None
+            _free_memory()
 
 
 @contextmanager

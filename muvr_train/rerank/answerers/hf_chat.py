@@ -139,7 +139,11 @@ class MethodChat:
         self.specials = special_texts(tokenizer)
 
     def ask(self, request: Request, max_tokens: int) -> Reply:
-        """Answer one question."""
+        """Answer one question.
+
+        Raises:
+            AnswerError: the method gives something other than a text.
+        """
         import torch
 
         content = [
@@ -156,4 +160,6 @@ class MethodChat:
                 max_new_tokens=max_tokens,
                 **options,
             )
-        return Reply(str(text))
+        if not isinstance(text, str):
+            raise AnswerError(f"the model's method chat gave {type(text).__name__} instead of a text", fatal=True)
+        return Reply(text)

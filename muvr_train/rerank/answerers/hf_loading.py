@@ -189,8 +189,6 @@ def _explained(model: str, folder: Path, settings: LoadSettings, facts: Mapping[
             raise ConfigError(
                 f"answerer.device_map={settings.device_map} needs another package: pip install accelerate"
             ) from error
-        if "Unrecognized configuration class" in text:
-            raise DataError(f"{at}: {kind} is not a model that takes images and texts and writes texts") from error
         if "out of memory" in text:
             raise DataError(
                 f"{at}: does not fit into the memory of the device; set answerer.dtype=bfloat16, or spread it over "
