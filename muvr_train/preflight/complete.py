@@ -19,10 +19,7 @@ from muvr_train.preflight.quoting import quote_value, split_override
 from muvr_train.preflight.scores import check_scores, score_paths
 
 SUBJECTS = ("model", "fusion", "scores")
-HOW_TO_ASK = (
-    *("base_url", "api_key_env", "concurrency", "retries", "back_off", "timeout"),
-    *("device_map", "attention", "trust_remote_code"),
-)
+HOW_TO_ASK = ("base_url", "api_key_env", "concurrency", "retries", "back_off", "timeout", "device_map", "attention")
 """Settings of an answerer that change no answer."""
 
 
