@@ -48,6 +48,11 @@ ALONE = {
     "encoder": "no features are extracted",
     "memory_budget": "no retriever is evaluated",
     "residency": "no features are read",
+    "scoring_precision": "no retriever is evaluated",
+    "expected_encoder": "no features are read",
+    "calibration_background": "it belongs to scores",
+    "trainer": "where a model of transformers runs is answerer.device_map",
+    "seed": "the order of IV-Bench's options is benchmark.seed, a coin's tosses are answerer.seed",
     "on_missing": "what is missing is settled by benchmark.missing=error|wrong",
     "benchmark.report_queries": "the number of cards is benchmark.report_items",
 }

@@ -388,6 +388,7 @@ def test_wrong_answer_files_are_refused(shared: Path, questions: Path) -> None:
         (["benchmark=muvr_qa", "answerer=coin", "ckpt_path=x.ckpt"], "ckpt_path= cannot go with"),
         (["benchmark=muvr_qa", "answerer=coin", "save_scores=true"], "save_scores= cannot go with"),
         (["benchmark=muvr_qa", "answerer=coin", "calibration=[centring]"], "calibration= cannot go with"),
+        (["benchmark=muvr_qa", "answerer=coin", "seed=1"], "a coin's tosses are answerer.seed"),
         (["benchmark=muvr_qa", "answerer=coin", "on_missing=official"], "benchmark.missing=error|wrong"),
         (["benchmark=muvr_qa", "answerer=coin", "data=muvr"], "do not go together: leave data= out"),
         (["benchmark=muvr_qa", "answerer=coin", "benchmark.frame=3"], "did you mean 'benchmark.frames'"),
