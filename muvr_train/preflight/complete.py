@@ -97,9 +97,11 @@ def warn_of_replaced(cfg: DictConfig) -> None:
 def _kind(config: Any) -> list[Any]:
     """What a run evaluates: model and scores, or the answerer and what it is asked."""
     benchmark = (config.get("benchmark") or {}).get("name")
-    asked = benchmark if benchmark in QUESTIONS else None
-    answerer = {key: value for key, value in (config.get("answerer") or {}).items() if key not in HOW_TO_ASK}
-    return [asked, answerer, *(config.get(key) for key in SUBJECTS)]
+    kind = [config.get(key) for key in SUBJECTS]
+    if benchmark in QUESTIONS:
+        answerer = {key: value for key, value in (config.get("answerer") or {}).items() if key not in HOW_TO_ASK}
+        kind += [benchmark, answerer]
+    return kind
 
 
 def _check_subject(typed: list[str], cfg: DictConfig) -> None:
