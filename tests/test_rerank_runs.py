@@ -330,7 +330,10 @@ def test_allowed_failures_are_no_error(place: Workplace) -> None:
     ("typed", "message"),
     [
         (rerank("keep_drop", "mine", "answerer.failing=1"), "questions all failed"),
-        (rerank("keep_drop", "mine", "answerer.says=perhaps"), "100 answers say neither yes nor no"),
+        (
+            rerank("keep_drop", "mine", "answerer.says=perhaps"),
+            "nothing can be reranked: 100 answers say neither yes nor no",
+        ),
         (
             ("rerank=probability", f"rerank.top_k={K}", "answerer=mine"),
             "the first 8 answers came without log-probabilities",
@@ -360,8 +363,11 @@ def test_videos_that_are_missing_are_named_before_anything_is_asked(place: Workp
     with pytest.raises(DataError, match=r"of 100 questions lack .* files: .*no such file.*allow_failures=true"):
         place.evaluate(*place.file, *looking, "out=missing")
     assert not Path("asked.txt").exists()
-    assert metrics(place.results("missing")["rows"]) == expected_rows(place), "what was scored is not lost"
-    assert place.results("missing")["reranked"] == []
+    content = place.results("missing")
+    assert metrics(content["rows"]) == expected_rows(place), "what was scored is not lost"
+    assert [row["name"] for row in content["reranked"]] == [f"perfect reranker@{K}"]
+    with pytest.raises(DataError, match=r"the first \d+ questions all failed|100 of 100 pairs failed|nothing can"):
+        place.evaluate(*place.file, *looking, "out=missing", "allow_failures=true")
 
 
 def test_an_answerer_that_looks_sees_the_files(place: Workplace) -> None:
@@ -487,6 +493,13 @@ def test_mistakes_are_named_before_anything_is_loaded(
     np.savez("x.npz", a=np.zeros(1))
     with pytest.raises(ConfigError, match=message):
         cli.prepare(typed, "evaluate")
+
+
+def test_reranking_is_no_part_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(ConfigError, match=r"rerank= is no setting of this program \(train\)"):
+        cli.prepare(["rerank=keep_drop"], "train")
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ Nothing here imports torch, so that a mistake is answered in a fraction of a sec
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -96,7 +97,9 @@ class Composer:
             HydraConfig.instance().set_config(cfg)  # ${hydra:...} in settings
             return cfg
         except (HydraException, OmegaConfBaseException) as error:
-            raise ConfigError(one_line(error)) from error
+            other = re.match(r"Could not override '([^']+)'\. No match in the defaults list", str(error))
+            text = f"{other[1]}= is no setting of this program ({self.config_name})" if other else one_line(error)
+            raise ConfigError(text) from error
 
     def configs(self, overrides: list[Override]) -> list[DictConfig]:
         """Compose with the first value of every sweep, then with each other value of one sweep at a time.

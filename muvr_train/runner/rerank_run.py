@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def try_reranking(cfg: DictConfig) -> None:
     """Build the answerer once, so that a wrong one ends the program before anything is scored.
 
     Raises:
-        ConfigError: its class cannot be imported, is no Answerer, or refuses its settings; or it has nothing to look at.
+        ConfigError: its class cannot be imported, is no Answerer or refuses its settings, or it has nothing to look at.
     """
     if cfg.get("rerank") and build_answerer(cfg).needs_visuals:
         check_videos(cfg)
@@ -87,61 +87,60 @@ def rerank(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Reranked:
     Args:
         cfg: the composed config.
         folder: of the results, which are written already.
-        retrieved: what is reranked.
+        retrieved: what is reranked; gets a note where that could not be done.
+    """
+    rows: list[RerankedRow] = []
+    if not cfg.get("rerank"):
+        return Reranked()
+    try:
+        for row in _rows(cfg, folder, retrieved):
+            rows.insert(0, row)
+    except MuvrTrainError as error:
+        if len(rows) < 2:
+            retrieved.results.notes.append(f"not reranked: {error}")
+        return Reranked(tuple(rows), error)
+    return Reranked(tuple(rows))
+
+
+def _rows(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Iterator[RerankedRow]:
+    """Give the row of a perfect reranker, then that of the answerer.
 
     Raises:
         ConfigError: a mode that was not evaluated, or queries that several partitions share.
-        DataError: files of videos are missing, or a question cannot be put.
+        DataError: files of videos are missing, a question cannot be put, nothing can be asked, no answer can be used,
+            or, after both rows, pairs failed.
     """
-    if not cfg.get("rerank"):
-        return Reranked()
     settings, answerer = plain(cfg.rerank), build_answerer(cfg)
     kept = _kept(retrieved.results, settings["mode"])
     shown = PairSettings(settings["comparison"], settings["frames"], settings["resolution"], settings["query_frames"])
     tops = find_tops(kept, settings["top_k"], _media(cfg, answerer), shown)
-    questions = [question for top in tops for row in top.questions for question in row]
-    if answerer.needs_visuals:
-        policy = "wrong" if cfg.allow_failures else "error"
-        refuse_missing(questions, Media.missing(questions), policy, "allow_failures=true")
-    mode, method, name = kept[0].mode, settings["method"], f"rerank@{settings['top_k']}"
+    mode, method, name = kept[0].mode, settings["method"], f"@{settings['top_k']}"
     facts: dict[str, Any] = {"mode": mode, "settings": settings}
     truths = [true_answers(top.kept.judged, top.columns) for top in tops]
-    perfect = RerankedRow(
-        f"perfect {name.replace('rerank', 'reranker')}", facts, retrieved.reordered(mode, method, tops, truths)
-    )
-    write_questions(folder, questions)
-    reports, seen = cfg.benchmark.get("report", True), questions
-    if reports and answerer.needs_visuals:
-        seen = keep_sheets(questions, folder / PAGE / PICTURES, AnswerLimits().picture_bytes)
-    try:
-        answers, known = _asked(cfg, answerer, seen)
-    except MuvrTrainError as error:
-        retrieved.results.notes.append(f"not reranked: {error}")
-        return Reranked((perfect,), error)
+    best = retrieved.reordered(mode, method, tops, truths)
+    yield RerankedRow(f"perfect reranker{name}", facts, best)
+    questions = [question for top in tops for row in top.questions for question in row]
+    answers, known = _asked(cfg, folder, answerer, questions)
+    languages = settings["languages"]
     said = {
-        place_of(one): verdict(answers[place_of(one)], one, settings["decision"], languages=settings["languages"])
-        for one in questions
+        place_of(one): verdict(answers[place_of(one)], one, settings["decision"], False, languages) for one in questions
     }
-    values = _values(answers, said, settings)
-    facts = {
-        **facts,
-        "answerer": {**answerer.identity(), "name": answerer.name},
-        "counts": counts_of(answers, values, known),
-        "cost": costs_of(answers, sum(len(top.questions) for top in tops)),
-    }
-    if reports:
-        meta = {"model": answerer.name, "benchmark": f"{retrieved.part.name}, {name}", **facts}
+    shares = method == "probability" and settings["decision"] == "logprob"
+    values = {place: yes_value(answer, said[place], shares, languages) for place, answer in answers.items()}
+    counts = counts_of(answers, values, known)
+    cost = costs_of(answers, sum(len(top.questions) for top in tops))
+    facts |= {"answerer": {**answerer.identity(), "name": answerer.name}, "counts": counts, "cost": cost}
+    if cfg.benchmark.get("report", True):
+        meta = {"model": answerer.name, "benchmark": f"{retrieved.part.name}, rerank{name}", **facts}
         path = write_answer_page(folder / PAGE, questions, said, answers, [], meta)
         log.info("what was asked about the first videos, and what was answered: %s", path)
-    problem = _failures(cfg, answers, facts["counts"])
-    if not facts["counts"]["used"]:
-        retrieved.results.notes.append(str(problem))
-        return Reranked((perfect,), problem)
+    _refuse_useless(cfg, answers, counts)
     after = retrieved.reordered(mode, method, tops, [top.values(values) for top in tops])
     averaged = retrieved.part.averaged or [top.kept.partition.name for top in tops]
-    facts["gains"] = gains(retrieved.results, after, perfect.results, mode, averaged)
+    facts["gains"] = gains(retrieved.results, after, best, mode, averaged)
     after.notes.append(cost_line(facts))
-    return Reranked((RerankedRow(f"{retrieved.label} + {name} ({answerer.name})", facts, after), perfect), problem)
+    yield RerankedRow(f"{retrieved.label} + rerank{name} ({answerer.name})", facts, after)
+    _refuse_failures(cfg, answers)
 
 
 def _kept(results: Results, asked: str | None) -> list[Kept]:
@@ -168,10 +167,16 @@ def _media(cfg: DictConfig, answerer: Answerer) -> Media:
 
 
 def _asked(
-    cfg: DictConfig, answerer: Answerer, questions: Sequence[Question]
+    cfg: DictConfig, folder: Path, answerer: Answerer, questions: Sequence[Question]
 ) -> tuple[dict[Place, Answer], frozenset[str]]:
-    """Ask, and give the keys of the questions whose answer was there before."""
-    path = answers_path(cfg) or Path(cfg.out) / "answers.jsonl"
+    """Write the questions down and ask them; give the keys of those whose answer was there before, too."""
+    if answerer.needs_visuals:
+        policy = "wrong" if cfg.allow_failures else "error"
+        refuse_missing(questions, Media.missing(questions), policy, "allow_failures=true")
+    write_questions(folder, questions)
+    if answerer.needs_visuals and cfg.benchmark.get("report", True):
+        questions = keep_sheets(questions, folder / PAGE / PICTURES, AnswerLimits().picture_bytes)
+    path = answers_path(cfg) or folder / "answers.jsonl"
     with AnswerFile(path) as file:
         known = frozenset(answer.key for answer in read_answers(path) if answer.answered)
         try:
@@ -183,31 +188,31 @@ def _asked(
             answerer.close()
 
 
-def _values(
-    answers: Mapping[Place, Answer], said: Mapping[Place, str | None], settings: Mapping[str, Any]
-) -> dict[Place, float]:
-    """What is known of each pair: see `tops.yes_value`."""
-    shares = settings["method"] == "probability" and settings["decision"] == "logprob"
-    return {place: yes_value(answer, said[place], shares, settings["languages"]) for place, answer in answers.items()}
+def _refuse_useless(cfg: DictConfig, answers: Mapping[Place, Answer], counts: Mapping[str, int]) -> None:
+    """Raise a DataError if no answer can be used."""
+    if counts["used"]:
+        return
+    lacking = "have no probability of yes or no" if cfg.rerank.decision == "logprob" else "say neither yes nor no"
+    reasons = [_reasons(answers)] if counts["failed"] else []
+    reasons += [f"{counts['invalid']} answers {lacking}"] if counts["invalid"] else []
+    raise DataError(f"nothing can be reranked: {'; '.join(reasons) or 'there is no pair to ask about'}")
 
 
-def _failures(cfg: DictConfig, answers: Mapping[Place, Answer], counts: Mapping[str, int]) -> MuvrTrainError | None:
-    """Say what failed, where that shall end the program with an error: always where no answer said anything."""
-    failed = [answer for answer in answers.values() if not answer.answered]
-    reasons = shorten([f"{answer.question}: {answer.reason}" for answer in failed], 3)
-    why = f"{len(failed)} of {len(answers)} pairs failed: {reasons}" if failed else ""
-    again = f"the same command with {f'answers={cfg.answers}' if cfg.answers else f'out={cfg.out}'} asks only these"
-    if not counts["used"]:
-        lacking = "have no probability of yes or no" if cfg.rerank.decision == "logprob" else "say neither yes nor no"
-        invalid = f"{counts['invalid']} answers {lacking}" if counts["invalid"] else ""
-        return DataError(
-            f"nothing was reranked: {'; '.join(filter(None, (why, invalid))) or 'there is no pair to ask about'}"
-        )
-    if failed and not cfg.allow_failures:
-        return DataError(
-            f"{why}. They keep their place in the reranked row. The results are complete in {cfg.out}; {again} "
+def _refuse_failures(cfg: DictConfig, answers: Mapping[Place, Answer]) -> None:
+    """End with a DataError if pairs failed, unless that is allowed."""
+    if all(answer.answered for answer in answers.values()):
+        return
+    again = f"answers={cfg.answers}" if cfg.answers else f"out={cfg.out}"
+    text = f"{_reasons(answers)}. They keep their place in the reranked row"
+    if not cfg.allow_failures:
+        raise DataError(
+            f"{text}. The results are complete in {cfg.out}; the same command with {again} asks only these "
             "(allow_failures=true ends with exit code 0)"
         )
-    if failed:
-        log.warning("%s", why)
-    return None
+    log.warning("%s", text)
+
+
+def _reasons(answers: Mapping[Place, Answer]) -> str:
+    failed = [answer for answer in answers.values() if not answer.answered]
+    reasons = shorten([f"{answer.question}: {answer.reason}" for answer in failed], 3)
+    return f"{len(failed)} of {len(answers)} pairs failed: {reasons}"
