@@ -118,7 +118,7 @@ def _rows(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Iterator[Reran
     facts: dict[str, Any] = {"mode": mode, "settings": settings}
     truths = [true_answers(top.kept.judged, top.columns) for top in tops]
     best = retrieved.reordered(mode, method, tops, truths)
-    yield RerankedRow(f"perfect reranker{name}", facts, best)
+    yield RerankedRow(f"perfect reranker{name}", dict(facts), best)
     questions = [question for top in tops for row in top.questions for question in row]
     answers, known = _asked(cfg, folder, answerer, questions)
     languages = settings["languages"]
