@@ -138,7 +138,7 @@ def bound_pixels(processor: Any, settings: InputSettings) -> bool:
     """Set the bounds of pictures; False for a processor that has none."""
     wanted = {"shortest_edge": settings.min_pixels, "longest_edge": settings.max_pixels}
     wanted = {name: value for name, value in wanted.items() if value is not None}
-    parts = [getattr(processor, name, None) for name in ("image_processor", "video_processor")]
+    parts: list[Any] = [getattr(processor, name, None) for name in ("image_processor", "video_processor")]
     bounded = [part for part in parts if hasattr(part, "merge_size") and "longest_edge" in (part.size or ())]
     for part in bounded if wanted else []:
         part.size = {**{name: part.size[name] for name in ("shortest_edge", "longest_edge")}, **wanted}
