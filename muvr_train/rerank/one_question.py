@@ -117,12 +117,12 @@ class Asker:
             if error.fatal:
                 raise DataError(f"{self.answerer.name} can answer nothing: {error}") from error
             ready.refusal = error
-            return self._failed(ready, str(error))
+            return self._failed(ready, str(error), _passed(ready, started))
         except MuvrTrainError:
             raise
         except Exception as error:
             raise DataError(f"{self._kind} fails at question {_name(ready.question)}: {place_of(error)}") from error
-        return self._answered(ready, reply, ready.seconds + time.perf_counter() - started)
+        return self._answered(ready, reply, _passed(ready, started))
 
     def _visual(self, part: Any) -> str:
         return str(part.key() if self.answerer.needs_visuals else part.name)
@@ -140,7 +140,7 @@ class Asker:
             )
         tokens = None if reply.tokens is None else {str(name): float(value) for name, value in reply.tokens.items()}
         if any(math.isnan(value) or value == math.inf for value in (tokens or {}).values()):
-            return self._failed(ready, "the log-probabilities are no finite numbers")
+            return self._failed(ready, "the log-probabilities are no finite numbers", round(seconds, 4))
         return Answer(
             **self._facts(ready.question),
             key=ready.key,
@@ -152,9 +152,9 @@ class Asker:
             completion_tokens=None if reply.completion_tokens is None else int(reply.completion_tokens),
         )
 
-    def _failed(self, ready: Ready, reason: str) -> Answer:
-        reason = _plain(" ".join(reason.split()))[:LONGEST_REASON]
-        return Answer(**self._facts(ready.question), key=ready.key, status=FAILED, reason=reason or "no reason given")
+    def _failed(self, ready: Ready, reason: str, seconds: float | None = None) -> Answer:
+        reason = _plain(" ".join(reason.split()))[:LONGEST_REASON] or "no reason given"
+        return Answer(**self._facts(ready.question), key=ready.key, status=FAILED, reason=reason, seconds=seconds)
 
     def _facts(self, question: Question) -> dict[str, Any]:
         facts = {"question": question.id, "setting": question.setting, "answerer": self.answerer.name}
@@ -173,6 +173,10 @@ def called(answerer: Answerer, method: str, *arguments: Any) -> Any:
         raise
     except Exception as error:
         raise DataError(f"{type(answerer).__name__}.{method} fails: {place_of(error)}") from error
+
+
+def _passed(ready: Ready, started: float) -> float:
+    return round(ready.seconds + time.perf_counter() - started, 4)
 
 
 def options_of(question: Question) -> Mapping[str, str] | None:

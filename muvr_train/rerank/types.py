@@ -135,11 +135,13 @@ class Answerer(ABC):
         name: what tables call it.
         concurrency: questions that may be asked at the same time.
         needs_visuals: False where the pixels are not looked at: then no video or image has to exist.
+        knows_truth: True for references that read `Question.truth`: tasks that share a pair ask about it one by one.
     """
 
     name: str = "answerer"
     concurrency: int = 1
     needs_visuals: bool = True
+    knows_truth: bool = False
 
     @abstractmethod
     def answer(self, request: Request) -> Reply:
@@ -187,7 +189,7 @@ class Answer:
         text: the answer, "" where it failed.
         reason: why it failed, "" otherwise.
         tokens: see `Reply`.
-        seconds: from the first try to the answer, decoding included.
+        seconds: from the first try to the answer or the last failure, decoding included; None where it was not asked.
         prompt_tokens: see `Reply`.
         completion_tokens: see `Reply`.
         choices: what was offered, letters with their options' texts: guards against answers to another order.

@@ -108,7 +108,7 @@ class Coin(Answerer):
 class Oracle(Answerer):
     """Says what is right: 100 %, and a Reranking Score of 1."""
 
-    name, needs_visuals = "oracle", False
+    name, needs_visuals, knows_truth = "oracle", False, True
 
     def answer(self, request: Request) -> Reply:
         """Say it."""
@@ -124,7 +124,7 @@ class Retriever(Answerer):
         scores: a score file as `evaluate.py save_scores=true` writes it.
     """
 
-    name, needs_visuals = "retriever", False
+    name, needs_visuals, knows_truth = "retriever", False, True
 
     def __init__(self, scores: str | Path) -> None:
         self.path = Path(scores)
