@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -46,12 +47,14 @@ class Visual:
         key: whatever determines the pixels (digests of the files, sampling, size, outline), the same on every machine.
             It is called only when a question is asked, and may read files.
         load: decodes it. Raises DataError where the file is missing or broken.
+        loaded: is called with what was loaded, outside of the time that an answer took (pages keep pictures of it).
     """
 
     kind: Literal["image", "video"]
     name: str
     key: Callable[[], str]
     load: Callable[[], Picture | Clip]
+    loaded: Callable[[Picture | Clip], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,11 @@ class Reply:
 
     Attributes:
         text: the answer as it came, not parsed.
-        tokens: natural log-probabilities of candidates for the first token, by their text as the tokenizer writes it
-            (` Yes` and `Yes` are two); None where they were not asked for or cannot be had.
+        tokens: natural log-probabilities of candidates for the first token that holds a letter or digit, by their text
+            as the tokenizer writes it (` Yes` and `Yes` are two); None where they were not asked for or cannot be had.
         prompt_tokens: how many the server or the processor counted, None where unknown.
         completion_tokens: the same of the answer.
-        seconds: how long it took where that is known from elsewhere; None: it is measured.
+        seconds: how long it took where that is known from elsewhere; None: it is measured (`Answerer.measured`).
     """
 
     text: str
@@ -110,6 +113,11 @@ class Reply:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
+
+
+def speaks(token: str) -> bool:
+    """Whether a token holds a letter or digit; markdown, brackets, quotes and white space in front of a word do not."""
+    return any(sign.isalnum() for sign in token)
 
 
 class AnswerError(DataError):
@@ -131,17 +139,28 @@ class NoAnswerError(AnswerError):
 class Answerer(ABC):
     """Answers questions. One method is to be written; `answer` may be called from `concurrency` threads at once.
 
+    The order of calls: `begin`, `identity`; then, where a question has no answer yet, `prepare`, `warm_up`, and
+    `answer` for each such question; `close` in any case.
+
     Attributes:
         name: what tables call it.
         concurrency: questions that may be asked at the same time.
         needs_visuals: False where the pixels are not looked at: then no video or image has to exist.
         knows_truth: True for references that read `Question.truth`: tasks that share a pair ask about it one by one.
+        measured: False where the time that `answer` takes says nothing: only `Reply.seconds` counts.
+        wants_logprobs: whether log-probabilities will be wanted; set before `begin`.
+        top_logprobs: candidates per token where they are wanted: part of an answer's key only then. None: not settable.
+        configured: the settings that the config gives it; set when it is built.
     """
 
     name: str = "answerer"
     concurrency: int = 1
     needs_visuals: bool = True
     knows_truth: bool = False
+    measured: bool = True
+    wants_logprobs: bool = False
+    top_logprobs: int | None = None
+    configured: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod
     def answer(self, request: Request) -> Reply:
@@ -154,12 +173,15 @@ class Answerer(ABC):
     def identity(self) -> Mapping[str, Any]:
         """Plain facts that determine its answers (model, weights, decoding): part of the key of every cached answer.
 
-        Speed, addresses and secrets do not belong here.
+        Speed, addresses and secrets do not belong here. By default: name, class, and its settings in the config but
+        `concurrency`.
         """
-        return {"name": self.name}
+        settings = {name: value for name, value in self.configured.items() if name != "concurrency"}
+        facts = {"name": self.name, "class": f"{type(self).__module__}.{type(self).__qualname__}"}
+        return {**facts, "settings": settings} if settings else facts
 
     def prepare(self) -> None:  # noqa: B027 (may do nothing)
-        """Check and load what it needs; called once, when all settings and files are checked, before any question.
+        """Check and load what it needs; called once, before the first question that has no answer yet.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -167,10 +189,17 @@ class Answerer(ABC):
         """
 
     def begin(self, questions: Sequence[Question]) -> None:  # noqa: B027 (may do nothing)
-        """Look at all questions of a run, before `identity` and before the first one is asked.
+        """Look at all questions of a run, before `identity`. Cheap: no model is loaded, no server is asked.
 
         Raises:
             DataError: what it knows does not fit them.
+        """
+
+    def warm_up(self, questions: Sequence[Question]) -> None:  # noqa: B027 (may do nothing)
+        """Try what was prepared on questions of the kinds that a run has; called once, after `prepare`.
+
+        Raises:
+            ConfigError: they cannot be asked so.
         """
 
     def close(self) -> None:  # noqa: B027 (may do nothing)
@@ -194,6 +223,8 @@ class Answer:
         completion_tokens: see `Reply`.
         choices: what was offered, letters with their options' texts: guards against answers to another order.
         answerer: its name.
+        by: digest of its identity.
+        asked: digest of the question as it was asked, without pixels (`one_question.asked_digest`).
     """
 
     question: str
@@ -208,6 +239,8 @@ class Answer:
     completion_tokens: int | None = None
     choices: Mapping[str, str] | None = None
     answerer: str = ""
+    by: str = ""
+    asked: str = ""
 
     @property
     def answered(self) -> bool:

@@ -58,15 +58,14 @@ def inputs_of(answerer: Transformers, parts: tuple[Part, ...]) -> dict[str, Any]
     return dict(make_inputs(chat.processor, parts, answerer.inputs, chat.specials))
 
 
-def decode_slowly(model: Any, inputs: dict[str, Any], count: int, ends: list[int]) -> tuple[list[int], Any]:
-    """Greedy decoding without a cache: a whole forward pass per token; tokens and scores of the first one."""
-    inputs, tokens, first = dict(inputs), [], None
+def decode_slowly(model: Any, inputs: dict[str, Any], count: int, ends: list[int]) -> tuple[list[int], list[Any]]:
+    """Greedy decoding without a cache: a whole forward pass per token; tokens, and the scores of every step."""
+    inputs, tokens, steps = dict(inputs), [], []
     with torch.no_grad():
         while len(tokens) < count and not (tokens and tokens[-1] in ends):
-            scores = model(**inputs, use_cache=False).logits[0, -1].float()
-            first = scores if first is None else first
-            tokens.append(int(scores.argmax()))
+            steps.append(model(**inputs, use_cache=False).logits[0, -1].float())
+            tokens.append(int(steps[-1].argmax()))
             for name, value in (("input_ids", tokens[-1]), ("attention_mask", 1), ("mm_token_type_ids", 0)):
                 if name in inputs:
                     inputs[name] = torch.cat([inputs[name], torch.tensor([[value]])], 1)
-    return tokens, first
+    return tokens, steps

@@ -14,6 +14,7 @@ import torch
 
 from muvr_train.errors import ConfigError
 from muvr_train.rerank.answerers.hf import Transformers
+from muvr_train.rerank.answerers.hf_chat import FirstScores
 from muvr_train.rerank.types import Clip, Part, Picture
 from tests.rerank.hf_requests import (
     MIXED,
@@ -43,7 +44,9 @@ def test_answers_and_log_probabilities_equal_plain_passes(
     model = AutoModelForImageTextToText.from_pretrained(tiny_models(family)).eval()
     inputs = inputs_of(answerer, MIXED)
     tokenizer: Any = answerer._chat.processor.tokenizer  # type: ignore[union-attr]
-    tokens, scores = decode_slowly(model, inputs, 6, [tokenizer.eos_token_id])
+    tokens, steps = decode_slowly(model, inputs, 6, [tokenizer.eos_token_id])
+    texts = [tokenizer.decode([token], skip_special_tokens=True) for token in tokens]
+    scores = steps[next((i for i, text in enumerate(texts) if any(map(str.isalnum, text))), 0)]
     assert reply.text == tokenizer.decode(tokens, skip_special_tokens=True)
     assert (reply.prompt_tokens, reply.completion_tokens) == (inputs["input_ids"].shape[1], len(tokens))
     expected = scores.log_softmax(0)
@@ -217,6 +220,28 @@ def test_tokens_that_read_the_same_share_their_mass(tiny_models: TinyModels) -> 
     tokens = chat.first_tokens(scores, ("yes", "no"))
     expected = {"Yes": 0.4, "x": 0.2, " yes ": 0.15, "no": 0.05}
     assert {text: np.exp(value) for text, value in tokens.items()} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("written", "step"),
+    [
+        (["Yes"], 0),
+        (["**", "No"], 1),
+        ([" ", "(", "B", ")", "C"], 2),
+        (["**", "No", "**", "7"], 1),
+        (["**"], 0),
+        (["**", "("], 0),
+        (["(", "3"], 1),
+        (["是"], 0),
+    ],
+)
+def test_the_first_token_with_a_letter_or_digit_counts(written: list[str], step: int) -> None:
+    scores = FirstScores(lambda index: any(map(str.isalnum, written[index - 100])))
+    for place in range(len(written)):
+        given = torch.full((1, 5), float(place))
+        assert scores(torch.tensor([[102, 101, *range(100, 100 + place)]]), given) is given
+    assert scores.of_answer(100 + len(written) - 1).tolist() == [step] * 5
+    assert scores.first.tolist() == [[0] * 5]
 
 
 def test_nothing_heavy_is_imported_before_a_model_is_loaded() -> None:

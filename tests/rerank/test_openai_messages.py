@@ -113,6 +113,26 @@ def test_the_token_itself_counts_without_candidates_and_white_space_does_not() -
     assert read_reply(body({"content": "\nNo"}, given), logprobs=True).tokens == {"No": -0.3}
 
 
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        (["**", "No", "**"], 1),
+        (["\n", "(", "B", ")"], 2),
+        (['"', "Yes", '"'], 1),
+        (["“", "Yes"], 1),
+        (["**Yes", "No"], 0),
+        (["3", "Yes"], 0),
+        (["**", "是"], 1),
+        ([" ", "**"], 1),
+        (["."], 0),
+    ],
+)
+def test_the_first_token_with_a_letter_or_digit_counts(written: list[str], place: int) -> None:
+    given = {"content": [token(text, -1.0 - i, (f"other{i}", -9.0)) for i, text in enumerate(written)]}
+    found = read_reply(body({"content": "".join(written)}, given), logprobs=True).tokens
+    assert found == {written[place]: -1.0 - place, f"other{place}": -9.0}
+
+
 def test_behind_a_reasoning_the_answers_first_token_counts() -> None:
     written = ["<think>", "Yes", "?", " No", ".", "</think>", "\n\n", "No", "."]
     given = {"content": [token(text, -1.0 - i, (f"other{i}", -9.0)) for i, text in enumerate(written)]}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
 from muvr_train.rerank.answerers.hf_inputs import InputSettings, disarmed, make_inputs, pil_image, special_texts
-from muvr_train.rerank.types import AnswerError, Clip, Reply, Request
+from muvr_train.rerank.types import AnswerError, Clip, Reply, Request, speaks
 
 CANDIDATES = 20
 """Tokens whose log-probabilities are given beside those of the choices."""
@@ -21,16 +21,37 @@ class Chat(Protocol):
 
 
 class FirstScores:
-    """Keeps the scores of the first generated token; a logits processor of `generate` that changes nothing."""
+    """Keeps the scores of the first token that says something; a logits processor of `generate` that changes nothing.
 
-    def __init__(self) -> None:
-        self.scores: Any = None
+    Args:
+        says: whether a token, by its index, holds a letter or digit; `**`, brackets and white space do not.
+    """
 
-    def __call__(self, input_ids: Any, scores: Any) -> Any:  # noqa: ARG002 (as generate calls it)
-        """Keep [1, V] of the first step."""
-        if self.scores is None:
-            self.scores = scores.detach().float().clone()
+    def __init__(self, says: Callable[[int], bool]) -> None:
+        self.says = says
+        self.first: Any = None
+        self._step: Any = None
+        self._chosen: Any = None
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Look at the token that the step before chose, and keep the scores [1, V] of this one."""
+        if self._chosen is None:
+            if self.first is not None:
+                self._settle(int(input_ids[0, -1]))
+            if self._chosen is None:
+                self._step = scores.detach().float().clone()
+                self.first = self._step if self.first is None else self.first
         return scores
+
+    def of_answer(self, last: int) -> Any:
+        """Give the scores [V], those of the first step where no token says anything; `last` is the last token."""
+        if self._chosen is None:
+            self._settle(last)
+        return (self.first if self._chosen is None else self._chosen)[0]
+
+    def _settle(self, token: int) -> None:
+        if self.says(token):
+            self._chosen = self._step
 
 
 class TemplateChat:
@@ -67,23 +88,25 @@ class TemplateChat:
                 "answerer.max_pixels"
             )
         inputs = inputs.to(self.model.device, dtype=self.model.dtype)
-        first = FirstScores()
+        scores = FirstScores(self._says)
         with torch.inference_mode():
             output = self.model.generate(
-                **inputs, max_new_tokens=max_tokens, logits_processor=LogitsProcessorList([first])
+                **inputs, max_new_tokens=max_tokens, logits_processor=LogitsProcessorList([scores])
             )
-        if torch.isnan(first.scores).any():
+        if torch.isnan(scores.first).any():
             raise AnswerError("the model's scores are not numbers; try answerer.dtype=bfloat16 or float32")
         new = output[0, length:]
         text = self.processor.tokenizer.decode(new, skip_special_tokens=True)
-        tokens = self.first_tokens(first.scores[0], request.question.choices) if request.logprobs else None
+        tokens = (
+            self.first_tokens(scores.of_answer(int(new[-1])), request.question.choices) if request.logprobs else None
+        )
         return Reply(text, tokens, length, len(new))
 
     def first_tokens(self, scores: Any, choices: tuple[str, ...]) -> Mapping[str, float]:
         """Log-probabilities of the likeliest tokens and of all that spell a choice, by their text.
 
         Args:
-            scores: float32 [V] of the first new token.
+            scores: float32 [V] of one new token.
             choices: compared without outer spaces and case.
         """
         values = scores.log_softmax(0)
@@ -96,6 +119,9 @@ class TemplateChat:
                 text = self.texts[index]
                 found[text] = values[index].logaddexp(found[text]) if text in found else values[index]
         return {text: float(value) for text, value in found.items()}
+
+    def _says(self, index: int) -> bool:
+        return speaks(self.processor.tokenizer.decode([index], skip_special_tokens=True))
 
     @cached_property
     def texts(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from muvr_train.rerank.answerers.retries import TransientError
 from muvr_train.rerank.images import ImageSettings, encode_images, flat_parts
-from muvr_train.rerank.types import AnswerError, Part, Reply
+from muvr_train.rerank.types import AnswerError, Part, Reply, speaks
 
 PART_BYTES = 200
 """What a part of a message takes besides its text or image, at most."""
@@ -140,7 +140,7 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
 
 
 def _tokens(choice: Mapping[str, Any], text: str, reasoned: bool) -> dict[str, float] | None:
-    """Give the log-probabilities of the candidates for the first token of the answer that is more than white space."""
+    """Give the log-probabilities of the candidates for the answer's first token that holds a letter or digit."""
     given = choice.get("logprobs")
     entries = given.get("content") if isinstance(given, dict) else None
     entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -155,9 +155,10 @@ def _tokens(choice: Mapping[str, Any], text: str, reasoned: bool) -> dict[str, f
     start = _answer_start(written, text) if reasoned else 0
     if start is None:
         return None
-    first = next((entry for entry, token in zip(entries[start:], written[start:], strict=True) if token.strip()), None)
-    if first is None:
+    places = [i for i in range(start, len(entries)) if written[i].strip()]
+    if not places:
         return None
+    first = entries[next((i for i in places if speaks(written[i])), places[0])]
     candidates = first.get("top_logprobs")
     tokens: dict[str, float] = {}
     for candidate in [*(candidates if isinstance(candidates, list) else []), first]:
