@@ -17,6 +17,7 @@ from muvr_train.preflight.exported import checkpoint_file, weights_file
 from muvr_train.preflight.questions import QUESTIONS, asks_questions, check_alone
 from muvr_train.preflight.quoting import quote_value, split_override
 from muvr_train.preflight.scores import check_scores, score_paths
+from muvr_train.preflight.unread import check_unread
 
 SUBJECTS = ("model", "fusion", "scores")
 HOW_TO_ASK = ("base_url", "api_key_env", "concurrency", "retries", "back_off", "timeout", "device_map", "attention")
@@ -107,6 +108,7 @@ def _kind(config: Any) -> list[Any]:
 def _check_subject(typed: list[str], cfg: DictConfig) -> None:
     """Check that there is one thing to evaluate: a checkpoint, an untrained model, or score files."""
     keys = {split_override(text)[1] for text in typed}
+    check_unread(cfg, keys)
     if asks_questions(cfg):
         check_alone(cfg, keys)
         return

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
 from muvr_train.preflight.annotated import brought
+from muvr_train.preflight.answerers import LIGHT, REFERENCES, check_fit, target_of
 from muvr_train.preflight.rules import FLAG, TEXT, Rule, one_of, one_or_several, optional, several, whole
 
 QUESTIONS = ("muvr_qa", "iv_bench")
@@ -57,8 +58,8 @@ ALONE = {
     "benchmark.report_queries": "the number of cards is benchmark.report_items",
 }
 """What says nothing about questions, and why."""
-NO_LOGPROBS = "muvr_train.rerank.answerers.references."
-LOOKING = ("muvr_train.rerank.answerers.openai_server.", "muvr_train.rerank.answerers.hf.")
+NO_LOGPROBS = REFERENCES
+LOOKING = LIGHT
 """Where the answerers are that look at videos and images."""
 
 
@@ -97,7 +98,8 @@ def check_questions(cfg: DictConfig) -> None:
             "answerer=transformers answerer.model=FOLDER, answerer=file answerer.path=FILE, or a reference such as "
             "answerer=coin"
         )
-    target = str(cfg.answerer.get("_target_", ""))
+    target = target_of(cfg)
+    check_fit(cfg, "yes or no" if name == "muvr_qa" else "a letter", f"benchmark={name}")
     if benchmark.decision == "logprob" and target.startswith(NO_LOGPROBS):
         raise ConfigError(
             f"benchmark.decision=logprob: {target.rpartition('.')[2]} has no log-probabilities; leave it out"

@@ -12,7 +12,7 @@ LONG = 300  # characters; longer answers are folded
 MOST_ANSWER = 20_000
 MOST_TOKENS = 8
 MARKS = {CORRECT: "✓", WRONG: "✗", INVALID: "?", FAILED: "!", UNASKED: "–"}
-FACTS = ("rank", "score", "level")
+FACTS = ("rank", "score", "level", "tasks")
 """Further facts of a question that are shown where it has them."""
 
 
