@@ -14,10 +14,10 @@ from muvr_train.metrics.bootstrap import interval
 from muvr_train.results import RerankedRow, Results
 
 COSTS = {
-    "pairs_per_query": "pairs a query",
-    "seconds_per_query": "seconds a query",
-    "prompt_tokens_per_query": "prompt tokens a query",
-    "completion_tokens_per_query": "answer tokens a query",
+    "pairs_per_query": "pairs",
+    "seconds_per_query": "seconds",
+    "prompt_tokens_per_query": "prompt tokens",
+    "completion_tokens_per_query": "answer tokens",
 }
 
 
@@ -111,9 +111,9 @@ def cost_lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"pairs {name.replace('_', ' ')}" if name != "calls" else name, f"{facts['counts'][name]:,}"
     for key, name in COSTS.items():
         if facts["cost"][key] is not None:
-            yield name, f"{facts['cost'][key]:,.{0 if 'tokens' in key else 2}f}"
+            yield f"{name} a {facts['cost_per']}", f"{facts['cost'][key]:,.{0 if 'tokens' in key else 2}f}"
 
 
 def cost_line(facts: Mapping[str, Any]) -> str:
-    """The same as one line; a query with several tag expressions counts as several."""
+    """The same as one line."""
     return ", ".join(f"{name} {value}" for name, value in cost_lines(facts))

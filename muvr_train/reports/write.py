@@ -39,10 +39,12 @@ DEFINITIONS = {
     "std": "standard deviation over the seeds of a run with several (n - 1); its metrics are means over them",
     "reranked.gains": "reranked minus retrieved, in the same mode; its 95 % interval resamples the same search topics "
     "for both; perfect: a reranker of the same videos that makes no mistake",
+    "reranked.counts.calls": "pairs that the answerer was asked about: not those whose answer an earlier run had, nor "
+    "those whose video could not be read; a pair that several tasks share is asked about once",
     "reranked.counts.from_file": "pairs whose answer an earlier run had",
     "reranked.counts.invalid": "answers that say neither yes nor no; like failed ones they change nothing",
     "reranked.cost.seconds_per_query": "sum over its pairs of the seconds from the first try to the answer; pairs that "
-    "are asked at the same time each count. With tag expressions, a query with one of them is a query here",
+    "are asked at the same time each count. `cost_per` says what a query is here: with tag expressions one of them",
     "breakdowns.level": "positives of one level of correspondence; those of other levels are left out of the ranking",
     "breakdowns.operator, breakdowns.sign": "tag expressions of one operator, or of one sign; mean over these",
     "breakdowns.noise_remove": "mAP with a share of the positive pairs left out; mAP_std over the repeats",

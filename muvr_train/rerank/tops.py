@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from muvr_train.benchmarks.types import Query
-from muvr_train.errors import ConfigError, shorten
 from muvr_train.rerank.pair_questions import PairSettings, pair_question
 from muvr_train.rerank.parsing import yes_probability
 from muvr_train.rerank.reranking import Columns, Floats, top_pairs
@@ -46,28 +46,44 @@ def place_of(question: Question) -> Place:
     return question.id, question.setting
 
 
-def find_tops(kept: Sequence[Kept], k: int, media: Media, settings: PairSettings) -> list[Top]:
+def find_tops(
+    kept: Sequence[Kept], k: int, media: Media, settings: PairSettings, one_by_one: bool = False
+) -> list[Top]:
     """Choose the first k videos of every row, and make the questions about them.
+
+    Partitions may share queries and differ in what a match is (the tasks of FIVR and CC_WEB_VIDEO). No answerer that
+    looks at videos can know the task, so their questions about one pair are the same, see `distinct`.
 
     Args:
         kept: scores of the partitions of one mode.
         k: videos of each row.
         media: where files lie.
         settings: how they are shown.
+        one_by_one: make a question of its own for each partition that shares the query, with `|<partition>` behind
+            its id, for answerers that know the truth.
 
     Raises:
-        ConfigError: two partitions share a query.
         DataError: a question cannot be put, see `pair_questions.match_parts`.
     """
-    names = [query.id for one in kept for query in one.partition.queries]
-    if twice := sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []:
-        raise ConfigError(
-            f"rerank: {shorten(twice, 3)}: queries of several partitions, whose questions would be the same"
-        )
-    return [_top(one, k, media, settings) for one in kept]
+    times = Counter(query.id for one in kept for query in one.partition.queries)
+    shared = frozenset(name for name, number in times.items() if number > 1)
+    return [_top(one, k, media, settings, shared, one_by_one) for one in kept]
 
 
-def _top(kept: Kept, k: int, media: Media, settings: PairSettings) -> Top:
+def distinct(tops: Sequence[Top]) -> list[Question]:
+    """Each question once, in order; one of several tasks is right with yes if the pair is a match in any of them."""
+    found: dict[Place, Question] = {}
+    for question in (question for top in tops for row in top.questions for question in row):
+        first = found.setdefault(place_of(question), question)
+        if first is not question:
+            level = question.about["level"] if first.about["level"] is None else first.about["level"]
+            about = {**first.about, "tasks": f"{first.about['tasks']}, {question.about['tasks']}", "level": level}
+            truth = "yes" if "yes" in (first.truth, question.truth) else "no"
+            found[place_of(question)] = replace(first, truth=truth, about=about)
+    return list(found.values())
+
+
+def _top(kept: Kept, k: int, media: Media, settings: PairSettings, shared: Collection[str], one_by_one: bool) -> Top:
     queries: Mapping[str, Query] = {query.id: query for query in kept.partition.queries}
     judged, columns, questions = kept.judged, top_pairs(kept.judged, k), []
     for row, judgement in enumerate(judged.judgements):
@@ -76,6 +92,10 @@ def _top(kept: Kept, k: int, media: Media, settings: PairSettings) -> Top:
             video, truth = judged.database[column], bool(judged.relevance[row, column] == 1)
             question = pair_question(queries[judgement.query], judgement.expression, video, truth, media, settings)
             facts = {"rank": rank, "score": float(judged.scores[row, column]), "level": judgement.positives.get(video)}
+            if judgement.query in shared:
+                facts["tasks"] = f"{kept.partition.name} {question.truth}"
+                name = f"{question.id}|{kept.partition.name}" if one_by_one else question.id
+                question = replace(question, id=name)
             asked.append(replace(question, about={**question.about, **facts}))
         questions.append(asked)
     return Top(kept, columns, questions)
@@ -97,13 +117,19 @@ def yes_value(answer: Answer, said: str | None, by_probability: bool, languages:
 
 
 def counts_of(answers: Mapping[Place, Answer], values: Mapping[Place, float], known: Collection[str]) -> dict[str, int]:
-    """Count pairs, calls (`known` keys had an answer before), failures, and answers that say nothing."""
+    """Count pairs, failures, answers that say nothing, and calls: neither of what could not be shown nor of `known` keys.
+
+    Args:
+        answers: to all questions.
+        values: what they are worth, NaN where they say nothing.
+        known: keys that had an answer before.
+    """
     failed = sum(not answer.answered for answer in answers.values())
     from_file = sum(answer.key in known for answer in answers.values())
     used = sum(not np.isnan(value) for value in values.values())
     return {
         "pairs": len(answers),
-        "calls": len(answers) - from_file,
+        "calls": sum(one.key not in known and (one.answered or one.seconds is not None) for one in answers.values()),
         "from_file": from_file,
         "failed": failed,
         "invalid": len(answers) - failed - used,
@@ -111,8 +137,14 @@ def counts_of(answers: Mapping[Place, Answer], values: Mapping[Place, float], kn
     }
 
 
+def queries_of(tops: Sequence[Top]) -> tuple[int, str]:
+    """How many queries (of MUVR-Filter: queries with an expression) pairs are asked for, and what to call one."""
+    rows = {(one.query, one.expression) for top in tops for one in top.kept.judged.judgements}
+    return len(rows), "query with a tag expression" if any(tag is not None for _, tag in rows) else "query"
+
+
 def costs_of(answers: Mapping[Place, Answer], queries: int) -> dict[str, float | None]:
-    """Pairs, seconds and tokens of a query (or query with a tag expression); None where no answer says."""
+    """Pairs, seconds and tokens of a query as `queries_of` counts them; None where no answer says."""
     costs: dict[str, float | None] = {"pairs_per_query": len(answers) / queries}
     for name in ("seconds", "prompt_tokens", "completion_tokens"):
         known = [value for answer in answers.values() if (value := getattr(answer, name)) is not None]

@@ -111,7 +111,8 @@ def finish(
     calibrated = calibrated_rows(cfg, folder, subject.model, subject.label, data, part, beside)
     if calibrated:  # should they fail, the raw rows are there
         write_results(folder, results, meta, others, calibrated)
-    reranked = rerank(cfg, folder, Retrieved(subject.label, source, results, part, beside))
+    store = None if data.features is None else data.features.path
+    reranked = rerank(cfg, folder, Retrieved(subject.label, source, results, part, beside, store))
     if reranked.rows:
         write_results(folder, results, meta, others, calibrated, reranked.rows)
     others |= {row.name: row.results for row in calibrated} | {row.name: row.results for row in reranked.rows}

@@ -22,10 +22,21 @@ from muvr_train.reports.answer_pictures import keep_sheets
 from muvr_train.reports.rerank_tables import cost_line, gains
 from muvr_train.rerank.answer_file import AnswerFile, read_answers
 from muvr_train.rerank.asking import ask
+from muvr_train.rerank.composed import ComposedMedia
 from muvr_train.rerank.pair_questions import PairSettings
 from muvr_train.rerank.parsing import verdict
 from muvr_train.rerank.reranking import REORDER, Floats, RerankedScores, true_answers
-from muvr_train.rerank.tops import Place, Top, costs_of, counts_of, find_tops, place_of, yes_value
+from muvr_train.rerank.tops import (
+    Place,
+    Top,
+    costs_of,
+    counts_of,
+    distinct,
+    find_tops,
+    place_of,
+    queries_of,
+    yes_value,
+)
 from muvr_train.rerank.types import Answer, Answerer, Question
 from muvr_train.rerank.visuals import Media
 from muvr_train.results import Kept, RerankedRow, Results
@@ -50,13 +61,23 @@ class Reranked:
 
 @dataclass(frozen=True)
 class Retrieved:
-    """A finished evaluation: label, source of the scores, results with scores kept, queries, and how it was done."""
+    """A finished evaluation.
+
+    Attributes:
+        label: what it is called.
+        source: of the scores.
+        results: with scores kept.
+        part: the queries.
+        protocol: how it was done.
+        store: folder of the features, None where there is none.
+    """
 
     label: str
     source: ScoreSource
     results: Results
     part: Benchmark
     protocol: Protocol
+    store: Path | None = None
 
     def reordered(self, mode: str, method: str, tops: Sequence[Top], values: Sequence[Sequence[Floats]]) -> Results:
         """Evaluate one mode again, with the first videos of each query in the order of their values."""
@@ -106,20 +127,20 @@ def _rows(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Iterator[Reran
     """Give the row of a perfect reranker, then that of the answerer.
 
     Raises:
-        ConfigError: a mode that was not evaluated, or queries that several partitions share.
+        ConfigError: a mode that was not evaluated.
         DataError: files of videos are missing, a question cannot be put, nothing can be asked, no answer can be used,
             or, after both rows, pairs failed.
     """
     settings, answerer = plain(cfg.rerank), build_answerer(cfg)
     kept = _kept(retrieved.results, settings["mode"])
     shown = PairSettings(settings["comparison"], settings["frames"], settings["resolution"], settings["query_frames"])
-    tops = find_tops(kept, settings["top_k"], _media(cfg, answerer), shown)
+    tops = find_tops(kept, settings["top_k"], _media(cfg, answerer, retrieved), shown, answerer.knows_truth)
     mode, method, name = kept[0].mode, settings["method"], f"@{settings['top_k']}"
     facts: dict[str, Any] = {"mode": mode, "settings": settings}
     truths = [true_answers(top.kept.judged, top.columns) for top in tops]
     best = retrieved.reordered(mode, method, tops, truths)
     yield RerankedRow(f"perfect reranker{name}", dict(facts), best)
-    questions = [question for top in tops for row in top.questions for question in row]
+    questions = distinct(tops)
     answers, known = _asked(cfg, folder, answerer, questions)
     languages = settings["languages"]
     said = {
@@ -128,8 +149,10 @@ def _rows(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Iterator[Reran
     shares = method == "probability" and settings["decision"] == "logprob"
     values = {place: yes_value(answer, said[place], shares, languages) for place, answer in answers.items()}
     counts = counts_of(answers, values, known)
-    cost = costs_of(answers, sum(len(top.questions) for top in tops))
-    facts |= {"answerer": {**answerer.identity(), "name": answerer.name}, "counts": counts, "cost": cost}
+    queries, per = queries_of(tops)
+    cost = costs_of(answers, queries)
+    asked = {**answerer.identity(), "name": answerer.name}
+    facts |= {"answerer": asked, "counts": counts, "cost": cost, "cost_per": per}
     if cfg.benchmark.get("report", True):
         meta = {"model": answerer.name, "benchmark": f"{retrieved.part.name}, rerank{name}", **facts}
         path = write_answer_page(folder / PAGE, questions, said, answers, [], meta)
@@ -156,8 +179,11 @@ def _kept(results: Results, asked: str | None) -> list[Kept]:
     return [one for one in results.kept if one.mode == mode]
 
 
-def _media(cfg: DictConfig, answerer: Answerer) -> Media:
-    """Where the videos and masks of the run's data lie; the built-in corpus has its own."""
+def _media(cfg: DictConfig, answerer: Answerer, retrieved: Retrieved) -> Media:
+    """Where the videos and masks of the run's data lie; the built-in corpus has its own, edited copies are composed."""
+    if cfg.data.kind == "folder" and answerer.needs_visuals:
+        store = retrieved.store or Path(cfg.data.features)
+        return ComposedMedia.of_store(store, Path(cfg.data.videos))
     masks = None if cfg.rerank.masks is None else Path(cfg.rerank.masks)
     if cfg.data.kind == "demo" and masks is None:
         from muvr_train.demo.corpus import build_demo
@@ -173,14 +199,13 @@ def _asked(
     if answerer.needs_visuals:
         policy = "wrong" if cfg.allow_failures else "error"
         refuse_missing(questions, Media.missing(questions), policy, "allow_failures=true")
-    write_questions(folder, questions)
+    write_questions(folder, questions, cfg.rerank.decision == "logprob")
     if answerer.needs_visuals and cfg.benchmark.get("report", True):
         questions = keep_sheets(questions, folder / PAGE / PICTURES, AnswerLimits().picture_bytes)
     path = answers_path(cfg) or folder / "answers.jsonl"
     with AnswerFile(path) as file:
         known = frozenset(answer.key for answer in read_answers(path) if answer.answered)
         try:
-            answerer.prepare()
             return ask(answerer, questions, file, cfg.rerank.decision == "logprob", f"asking {answerer.name}"), known
         except KeyboardInterrupt:
             sys.exit(130)

@@ -11,6 +11,9 @@ import pytest
 from muvr_train import cli
 from muvr_train.errors import ConfigError
 
+COIN = ("rerank=keep_drop", "answerer=coin")
+SERVER = ("answerer=openai", "answerer.model=m", "answerer.base_url=http://localhost:8000/v1")
+FIVR = ("model=frame_max", "benchmark=fivr_5k", "benchmark.annotations=a", "data.features=b")
 MISTAKES = [
     (["model=frame_max", "rerank=keep_drop"], r"rerank=keep_drop asks a model .* add answerer=NAME"),
     (
@@ -31,28 +34,43 @@ MISTAKES = [
         ["model=frame_max", "rerank=keep_drop", "answerer=coin", "benchmark.modes=[v]", "rerank.mode=tv"],
         r"rerank.mode=tv is not evaluated: benchmark.modes=\['v'\]",
     ),
+    ([*FIVR, "rerank=keep_drop", *SERVER], r"rerank=keep_drop shows videos to the answerer: add data.videos=DIR"),
+    ([*FIVR, *COIN, "rerank.comparison=text"], r"queries of benchmark=fivr_5k have no description"),
+    ([*FIVR, *COIN, "rerank.mode=tv"], r"rerank.mode=tv is not evaluated: benchmark=fivr_5k has v"),
     (
-        [
-            "model=frame_max",
-            "benchmark=fivr_5k",
-            "benchmark.annotations=a",
-            "data.features=b",
-            "rerank=keep_drop",
-            "answerer=coin",
-        ],
-        r"tasks of benchmark=fivr_5k ask the same queries",
-    ),
-    (
-        ["scores=x.npz", "data=muvr", "data.annotations=a", "rerank=keep_drop", "answerer=openai", "answerer.model=m"],
+        ["scores=x.npz", "data=muvr", "data.annotations=a", "rerank=keep_drop", *SERVER],
         r"rerank=keep_drop shows videos to the answerer: add data.videos=DIR",
     ),
     (
-        [
-            *("model=frame_max", "data=folder", "data.videos=v", "benchmark=copies"),
-            *("data.regime=self_supervised", "rerank=keep_drop", "answerer=openai", "answerer.model=m"),
-        ],
-        r"edited copies of data=folder are no files",
+        ["scores=x.npz", "data=folder", "data.videos=v", "rerank=keep_drop", *SERVER],
+        r"shows edited copies to the answerer, .* add data.features=STORE",
     ),
+    (
+        ["model=frame_max", *COIN, "rerank.mode=zz"],
+        r"rerank.mode=zz is not evaluated: benchmark=muvr_base has v, t, tv",
+    ),
+    (
+        ["model=frame_max", "benchmark=muvr_filter", *COIN, "rerank.mode=tag_0.0", "benchmark.tag_mode=[10,0]"],
+        r"rerank.mode=tag_0.0 is not evaluated: .* first benchmark.tag_mode is reranked, tag_10",
+    ),
+    (["scores=x.npz", *COIN, "rerank.mode=tv"], r"rerank.mode= changes nothing here: a file of scores has one mode"),
+    (
+        ["model=frame_max", "rerank=keep_drop", "answerer=fixed_letter"],
+        r"rerank=keep_drop asks for yes or no, and FixedLetter says a letter",
+    ),
+    (
+        ["model=frame_max", "rerank=keep_drop", "answerer=file", "answerer.path=/nowhere"],
+        r"answerer.path=/nowhere: there is no such file",
+    ),
+    (
+        ["model=frame_max", "rerank=keep_drop", "answerer=openai", "answerer.model=m"],
+        r"variable OPENAI_API_KEY holds no key: set it, or give answerer.base_url=URL",
+    ),
+    (
+        ["model=frame_max", *COIN, "rerank.comparison=text", "rerank.query_frames=3"],
+        r"rerank.query_frames= changes nothing here: rerank.comparison=text shows no frame of the query",
+    ),
+    (["model=frame_max", *COIN, "rerank.comparison=text", "rerank.masks=m"], r"rerank.masks= changes nothing here"),
     (["benchmark=muvr_qa", "rerank=keep_drop", "answerer=coin"], r"rerank= cannot go with benchmark=muvr_qa"),
     (["model=frame_max", "rerank=null", "answerer=coin"], r"rerank"),
 ]
@@ -64,9 +82,38 @@ def test_mistakes_are_named_before_anything_is_loaded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
     np.savez("x.npz", a=np.zeros(1))
     with pytest.raises(ConfigError, match=message):
         cli.prepare(typed, "evaluate")
+
+
+TAKEN = [
+    [*FIVR, *COIN],
+    [*FIVR, "rerank=keep_drop", *SERVER, "data.videos=v"],
+    ["model=frame_max", *COIN, "rerank.mode=v", "benchmark.modes=[v,tv]"],
+    ["model=frame_max", "benchmark=muvr_filter", *COIN, "rerank.mode=tag_0.3"],
+    ["model=frame_max", "data=folder", "data.videos=v", "rerank=keep_drop", *SERVER],
+    ["scores=x.npz", "data=folder", "data.videos=v", "data.features=s", "rerank=keep_drop", *SERVER],
+]
+
+
+@pytest.mark.parametrize("typed", TAKEN)
+def test_what_can_be_reranked(typed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    np.savez("x.npz", a=np.zeros(1))
+    assert cli.prepare(typed, "evaluate")
+
+
+def test_a_key_or_an_address_in_the_environment_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    typed = ["model=frame_max", "rerank=keep_drop", "answerer=openai", "answerer.model=m"]
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "http://localhost:8000/v1")
+            assert cli.prepare(typed, "evaluate")
 
 
 def test_reranking_is_no_part_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
