@@ -94,7 +94,7 @@ def check_paths(cfg: DictConfig) -> None:
         DataError: it is not.
     """
     data = ("annotations", "features", "videos", "images", "masks")
-    paths = ("benchmark.annotations", "benchmark.questions", *(f"data.{key}" for key in data))
+    paths = ("benchmark.annotations", "benchmark.questions", "benchmark.categories", *(f"data.{key}" for key in data))
     for key in (*paths, "calibration_background", "model.weights", "rerank.masks", "answerer.scores"):
         value = OmegaConf.select(cfg, key, throw_on_missing=False)
         if value is not None and not Path(value).exists():

@@ -20,6 +20,7 @@ QUESTION_RULES: dict[str, Rule] = {
     "data.images": optional(TEXT),
     "data.masks": optional(TEXT),
     "benchmark.questions": optional(TEXT),
+    "benchmark.categories": optional(TEXT),
     "benchmark.comparison": one_of("images", "text"),
     "benchmark.frames": one_or_several(whole(1), "[8,32]"),
     "benchmark.query_frames": whole(1),

@@ -18,6 +18,7 @@ PATH_KEYS = frozenset(
         "data.images",
         "data.masks",
         "benchmark.questions",
+        "benchmark.categories",
         "answerer.path",
         "answerer.scores",
         "answerer.model",

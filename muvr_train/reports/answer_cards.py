@@ -16,7 +16,7 @@ INSTRUCTIVE = (FAILED, INVALID, WRONG, CORRECT, UNASKED)
 """What gets pictures and room first."""
 TOGETHER = {"muvr_qa": ("partition", "pair"), "rerank": ("query", "expression")}
 """Benchmark -> the facts that questions of one card share; of any other benchmark each has a card of its own."""
-FACETS = ("partition", "task", "group", "granularity")
+FACETS = ("partition", "task", "group", "granularity", "category")
 """Facts that cards can be filtered by, where there are any."""
 
 

@@ -27,6 +27,8 @@ def score_iv(
 ) -> list[dict[str, Any]]:
     """Rows of results.json: for every setting overall, perception, reasoning, the tasks, and `granularity: ...`.
 
+    Where questions have a category, a row `category: ...` for each, by name.
+
     Metrics, as fractions:
         accuracy: right answers / questions; an answer that is invalid, failed or absent is wrong.
         accuracy_se: its standard error, clustered by video: the questions about one video share its frames, so that
@@ -56,6 +58,8 @@ def _parts(items: Sequence[Scored]) -> dict[str, list[Scored]]:
         about = item.question.about
         for name in (about["group"], about["task"], _granularity(about["granularity"])):
             parts[name].append(item)
+    for category in sorted({item.question.about["category"] for item in items if "category" in item.question.about}):
+        parts[f"category: {category}"] = [item for item in items if item.question.about.get("category") == category]
     return {name: kept for name, kept in parts.items() if kept}
 
 
