@@ -16,7 +16,8 @@ from muvr_train.features.mask_frames import MaskSampler
 from muvr_train.features.masks import Mask, fit_mask, list_masks
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.rerank import outline
-from muvr_train.rerank.kept import KeptPixels, digest_of, digest_of_all
+from muvr_train.rerank.digests import digest_of, digest_of_all
+from muvr_train.rerank.kept import KeptPixels
 from muvr_train.rerank.pictures import VERSION, shrink
 from muvr_train.rerank.types import Clip, Picture, Pixels
 

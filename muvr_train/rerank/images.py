@@ -97,7 +97,8 @@ def encode_images(images: Sequence[Pixels], settings: ImageSettings, other_bytes
     """Encode images as data URIs that keep the bounds; what does not fit gets coarser, then smaller, step by step.
 
     Each image first gets within its own bound. While the request is too large, all images go on by one step together,
-    so that frames of one video stay alike. The same images and settings always give the same bytes.
+    so that frames of one video stay alike. The same images and settings always give the same bytes. They are encoded
+    one after another: beside images and URIs, the memory holds one copy.
 
     Args:
         images: uint8 [H, W, 3], RGB.
@@ -107,26 +108,25 @@ def encode_images(images: Sequence[Pixels], settings: ImageSettings, other_bytes
     Raises:
         AnswerError: the images do not fit, even when they are smallest.
     """
-    pictures = [_picture(pixels, settings.max_side) for pixels in images]
-    steps = [0] * len(pictures)
-    uris = [_uri(picture, settings, 0) for picture in pictures]
+    steps = [0] * len(images)
+    uris = [_uri(pixels, settings, 0) for pixels in images]
     image_bound, request_bound = _bytes(settings.max_image_mb), _bytes(settings.max_request_mb)
 
     def shrink(i: int, step: int, bound: str) -> None:
         if step > LAST_STEP:
             raise AnswerError(
-                f"{len(pictures)} images do not fit into answerer.{bound}={getattr(settings, bound)}, even with "
+                f"{len(images)} images do not fit into answerer.{bound}={getattr(settings, bound)}, even with "
                 f"a longest side of {SMALLEST_SIDE} pixels: raise it, or ask with fewer frames"
             )
-        steps[i], uris[i] = step, _uri(pictures[i], settings, step)
+        steps[i], uris[i] = step, _uri(images[i], settings, step)
 
-    for i in range(len(pictures)):
+    for i in range(len(images)):
         while len(uris[i]) > image_bound:
             shrink(i, steps[i] + 1, "max_image_mb")
     least = 0
-    while pictures and sum(map(len, uris)) + other_bytes > request_bound:
+    while images and sum(map(len, uris)) + other_bytes > request_bound:
         least += 1
-        for i in range(len(pictures)):
+        for i in range(len(images)):
             if steps[i] < least:
                 shrink(i, least, "max_request_mb")
     return EncodedImages(tuple(uris), sum(step > 0 for step in steps))
@@ -156,9 +156,9 @@ def _bounded(picture: Image, side: int) -> Image:
     return picture.resize((width, height), Resampling.LANCZOS)
 
 
-def _uri(picture: Image, settings: ImageSettings, step: int) -> str:
+def _uri(pixels: Pixels, settings: ImageSettings, step: int) -> str:
     """Encode an image at one step of getting smaller; 0: as the settings say."""
-    buffer = io.BytesIO()
+    picture, buffer = _picture(pixels, settings.max_side), io.BytesIO()
     shares = QUALITIES if settings.image_format == "jpeg" else QUALITIES[:1]
     sides = max(0, step - len(shares) + 1)
     if sides:
@@ -168,4 +168,4 @@ def _uri(picture: Image, settings: ImageSettings, step: int) -> str:
         picture.save(buffer, "JPEG", quality=quality, subsampling=0)
     else:
         picture.save(buffer, "PNG")
-    return f"data:image/{settings.image_format};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return f"data:image/{settings.image_format};base64,{base64.b64encode(buffer.getbuffer()).decode()}"

@@ -12,8 +12,8 @@ from muvr_train.benchmarks.muvr_files import ALIASES
 from muvr_train.errors import DataError
 from muvr_train.features.listing import list_videos, renamed
 from muvr_train.features.masks import mask_of
+from muvr_train.rerank.digests import digest_of
 from muvr_train.rerank.film import Film
-from muvr_train.rerank.kept import digest_of
 from muvr_train.rerank.pictures import VERSION, read_picture, shrink
 from muvr_train.rerank.types import Clip, Picture, Question, Visual
 
@@ -98,9 +98,19 @@ class Media:
 
     @classmethod
     def open(
-        cls, videos: Path | str | None, images: Path | str | None = None, masks: Path | str | None = None
+        cls,
+        videos: Path | str | None,
+        images: Path | str | None = None,
+        masks: Path | str | None = None,
+        empty: bool = False,
     ) -> Media:
         """List a folder of videos (and its subfolders); older names of partitions are understood.
+
+        Args:
+            videos: the folder, None for none.
+            images: see above.
+            masks: see above.
+            empty: whether the folder may hold no video.
 
         Raises:
             DataError: one of the folders is not there, or that of the videos holds none.
@@ -108,7 +118,7 @@ class Media:
         for name, folder in (("images", images), ("masks", masks)):
             if folder is not None and not Path(folder).is_dir():
                 raise DataError(f"data.{name}={folder}: there is no such folder")
-        listed = {} if videos is None else dict(renamed(list_videos(videos)))
+        listed = {} if videos is None else dict(renamed(list_videos(videos, empty, "data.videos")))
         return cls(listed, None if images is None else Path(images), None if masks is None else Path(masks))
 
     def video(self, name: str, frames: int, resolution: int | None = None) -> Visual:

@@ -193,19 +193,20 @@ def test_what_determines_the_answers_is_the_identity(original: Path, tmp_path: P
     assert len(set(texts)) == len(texts)
 
 
-def test_large_weights_are_told_apart_by_samples(tmp_path: Path) -> None:
-    data = bytearray(6 * 2**20)
-    path = tmp_path / "model-00001-of-00001.safetensors"
-    digests = []
-    for place in (None, 0, len(data) - 1):  # nothing, the first and the last byte
-        changed = bytearray(data)
-        if place is not None:
-            changed[place] = 1
-        path.write_bytes(changed)
-        digests.append(fingerprint(tmp_path))
+def test_large_weights_are_told_apart_by_every_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUVR_TRAIN_CACHE", str(tmp_path / "cache"))
+    data, digests = bytes(9 * 2**20), []
+    for place in (None, 0, 2**20 + 100_000, len(data) - 1):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        path = folder / "model-00001-of-00001.safetensors"
+        path.write_bytes(data if place is None else data[:place] + b"\1" + data[place + 1 :])
+        digests.append(fingerprint(folder))
+        assert fingerprint(folder) == digests[-1]
     path.write_bytes(data + b"\0")
-    digests.append(fingerprint(tmp_path))
-    assert len(set(digests)) == 4
+    digests.append(fingerprint(folder))
+    assert len(set(digests)) == 5
+    assert fingerprint(path.parent.rename(tmp_path / "moved")) == digests[-1]
 
 
 def test_a_missing_package_is_named(original: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -130,6 +132,22 @@ def test_huge_images_get_within_the_usual_bounds() -> None:
     encoded = encode_images([noise(3000, 5000)], ImageSettings(max_image_mb=2))
     assert len(encoded.uris[0]) <= 2e6
     assert base64.b64decode(encoded.uris[0].partition(",")[2])[:2] == b"\xff\xd8"
+
+
+def test_many_large_images_are_encoded_one_after_another() -> None:
+    code = """if True:
+        import resource
+        import numpy as np
+        from muvr_train.rerank.images import ImageSettings, encode_images
+        peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        image = np.zeros((1080, 1920, 3), np.uint8)
+        encode_images([image], ImageSettings())
+        before = peak()
+        encode_images([image] * 32, ImageSettings())
+        print((peak() - before) // 1024)
+    """
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 60  # MiB; a copy of one is 8, of all 32 it is 253
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import weakref
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -28,14 +30,16 @@ def coloured(number: int) -> Question:
     return Question(f"frage {number} ü", "images_2f", (visual, f"#{number}"), NAMES, " ".join(seen))
 
 
-def run(server: LocalServer, questions: list[Question], folder: Path, **settings: Any) -> tuple[OpenAIServer, Answers]:
+def run(
+    server: LocalServer, questions: list[Question], folder: Path, logprobs: bool = False, **settings: Any
+) -> tuple[OpenAIServer, Answers]:
     """Ask all, without waiting between tries."""
     answerer = OpenAIServer("tiny", server.url, **settings)
     answerer.sleep = lambda _: True  # type: ignore[assignment]
     answerer.prepare()
     try:
         with AnswerFile(folder / "answers.jsonl") as file:
-            return answerer, ask(answerer, questions, file)
+            return answerer, ask(answerer, questions, file, logprobs)
     finally:
         answerer.close()
 
@@ -69,6 +73,39 @@ def test_ten_percent_random_failures_lose_nothing_and_ask_nothing_twice(
     lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
     assert Counter(line["status"] for line in lines) == {"answered": 150}
     assert all(line["prompt_tokens"] == 7 for line in lines)
+
+
+def test_the_number_of_candidates_matters_only_where_log_probabilities_are_wanted(tmp_path: Path) -> None:
+    questions = [coloured(number) for number in range(3)]
+    token = {"token": "red", "logprob": -0.1, "top_logprobs": []}
+    choice = {"message": {"role": "assistant", "content": "red"}, "logprobs": {"content": [token]}}
+    with LocalServer(lambda _: choice) as server:
+        run(server, questions, tmp_path, top_logprobs=20)
+        run(server, questions, tmp_path, top_logprobs=5)
+        assert len(server.asked) == 3
+        run(server, questions, tmp_path, logprobs=True, top_logprobs=20)
+        assert len(server.asked) == 6
+        run(server, questions, tmp_path, logprobs=True, top_logprobs=5)
+        assert [asked.body.get("top_logprobs") for asked in server.asked] == [None] * 3 + [20] * 3 + [5] * 3
+        run(server, questions, tmp_path, logprobs=True, top_logprobs=20)
+        assert len(server.asked) == 9
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older Pythons hold on to the arguments of a call")
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_pixels_are_let_go_of_while_the_server_thinks(tmp_path: Path, concurrency: int) -> None:
+    held: list[weakref.ref[Any]] = []
+
+    def load() -> Clip:
+        frames = tuple(np.full((16, 16, 3), COLOURS["red"], np.uint8) for _ in range(2))
+        held.extend(weakref.ref(frame) for frame in frames)
+        return Clip(frames)
+
+    question = Question("q", "images_2f", (Visual("video", "v", lambda: "v", load), "Well?"), NAMES, "red")
+    alive: list[int] = []
+    with LocalServer(fault=lambda _: alive.append(sum(frame() is not None for frame in held))) as server:
+        run(server, [question], tmp_path, concurrency=concurrency)
+    assert (len(held), alive) == (2, [0])
 
 
 def test_concurrency_one_asks_one_at_a_time(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from muvr_train.errors import DataError
 from muvr_train.features.decode import read_frames
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.rerank import film
-from muvr_train.rerank.kept import KeptPixels, digest_of
+from muvr_train.rerank.digests import digest_of
+from muvr_train.rerank.kept import KeptPixels
 from muvr_train.rerank.outline import outline, shrink_mask
 from muvr_train.rerank.pictures import shrink
 from muvr_train.rerank.types import Clip, Picture, Question, Visual

@@ -7,13 +7,12 @@ import json
 from pathlib import Path
 
 from muvr_train.errors import ConfigError, DataError, shorten
+from muvr_train.rerank.digests import digest_of
 
 SMALL = (".json", ".jinja", ".model", ".txt", ".tiktoken", ".py")
 """Configuration, tokenizer, chat template and a model's own code."""
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 """By preference."""
-BLOCK, BLOCKS = 2**16, 64
-"""Bytes of a block, and how many of a large weight file are hashed."""
 
 
 def model_folder(model: str, revision: str | None = None) -> Path:
@@ -89,29 +88,14 @@ def weight_files(folder: Path) -> list[Path]:
 def fingerprint(folder: Path) -> str:
     """Hash whatever determines the answers of a model, wherever its folder lies: 24 hex digits.
 
-    Configuration, tokenizer, templates and code are hashed whole; of a weight file larger than 4 MiB its size and 64
-    blocks of 64 KiB, evenly spread, so that two fine-tunings of one model differ and nothing takes minutes.
+    Configuration, tokenizer, templates, code and weights, all of their bytes: a fine-tuned projector may be all that
+    tells two models apart. The digests of weights are kept (`rerank.digests`), so that only the first start reads them.
     """
     digest = hashlib.sha256()
     small = sorted(p for p in folder.iterdir() if p.suffix in SMALL and p.is_file() and not p.name.startswith("."))
-    for path in small:
-        digest.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
-    for path in weight_files(folder):
-        digest.update(f"{path.name}\0{_sampled(path)}\0".encode())
+    for path in [*small, *weight_files(folder)]:
+        digest.update(f"{path.name}\0{digest_of(path)}\0".encode())
     return digest.hexdigest()[:24]
-
-
-def _sampled(path: Path) -> str:
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        if size <= BLOCK * BLOCKS:
-            digest.update(file.read())
-        else:
-            for index in range(BLOCKS):
-                file.seek((size - BLOCK) * index // (BLOCKS - 1))
-                digest.update(file.read(BLOCK))
-    return digest.hexdigest()
 
 
 def first_line(error: BaseException) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from muvr_train.errors import ConfigError
 from muvr_train.rerank.answerers.openai_client import check_model, connect, reachable, translated
 from muvr_train.rerank.answerers.openai_messages import clean, message_content, read_reply
-from muvr_train.rerank.answerers.openai_settings import check_address, check_names, check_number, check_texts
+from muvr_train.rerank.answerers.openai_settings import check_address, check_names
 from muvr_train.rerank.answerers.retries import TransientError, with_retries
+from muvr_train.rerank.answerers.setting_checks import check_flags, check_number, check_texts
 from muvr_train.rerank.images import ImageSettings
 from muvr_train.rerank.types import Answerer, AnswerError, Reply, Request
 
@@ -107,8 +107,7 @@ class OpenAIServer(Answerer):
     def _check(self) -> None:
         check_texts(model=self.model, base_url=self.base_url, system=self.system, detail=self.detail)
         check_address(self.base_url)
-        if not isinstance(self.frame_times, bool):
-            raise ConfigError(f"answerer.frame_times must be true or false, got {self.frame_times!r}")
+        check_flags(frame_times=self.frame_times)
         check_number("concurrency", self.concurrency, 1, whole=True)
         check_number("retries", self.retries, 0, whole=True)
         check_number("back_off", self.back_off, 0)
@@ -120,17 +119,7 @@ class OpenAIServer(Answerer):
 
     def identity(self) -> Mapping[str, Any]:
         """What determines the answers; neither the server's address nor how often and how fast it is asked."""
-        names = (
-            "model",
-            "temperature",
-            "seed",
-            "max_tokens",
-            "system",
-            "top_logprobs",
-            "extra",
-            "detail",
-            "frame_times",
-        )
+        names = ("model", "temperature", "seed", "max_tokens", "system", "extra", "detail", "frame_times")
         return {"name": "openai", **{name: getattr(self, name) for name in names}, **asdict(self.images)}
 
     def prepare(self) -> None:
@@ -155,10 +144,11 @@ class OpenAIServer(Answerer):
         Raises:
             AnswerError: the server refuses the question, or all tries failed.
         """
-        client, body = self.client(), self._body(request)
+        client, body, logprobs = self.client(), self._body(request), request.logprobs
+        del request  # its pixels are not needed while the server thinks
         try:
             return with_retries(
-                lambda: self._ask_once(client, body, request.logprobs),
+                lambda: self._ask_once(client, body, logprobs),
                 self.retries,
                 self.back_off,
                 self.sleep,

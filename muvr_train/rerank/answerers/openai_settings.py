@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from muvr_train.errors import ConfigError
+from muvr_train.rerank.answerers.setting_checks import check_mappings
 
 LENGTH_KEYS = ("max_tokens", "max_completion_tokens")
 TAKEN = {
@@ -21,32 +21,6 @@ TAKEN = {
     **dict.fromkeys(("stream", "n"), "this program: one whole answer at a time"),
 }
 """Keys of the request's body that `extra` may not hold, and what sets them."""
-
-
-def check_number(
-    name: str, value: object, least: float, whole: bool = False, optional: bool = False, above: bool = False
-) -> None:
-    """Refuse a value that is no number from `least` on.
-
-    Args:
-        name: of the setting.
-        value: what was given.
-        least: smallest possible value.
-        whole: whole numbers only.
-        optional: None is possible.
-        above: more than `least` is needed.
-
-    Raises:
-        ConfigError: names the setting.
-    """
-    if value is None and optional:
-        return
-    kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    right = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)  # type: ignore[arg-type]
-    if not right or not (value > least if above else value >= least):  # type: ignore[operator]
-        kind = "a whole number" if whole else "a number"
-        bound = f"above {least:g}" if above else f"of at least {least:g}"
-        raise ConfigError(f"answerer.{name} must be {kind} {bound}{', or null' if optional else ''}, got {value!r}")
 
 
 def check_address(url: str | None) -> None:
@@ -66,17 +40,6 @@ def check_address(url: str | None) -> None:
         raise ConfigError(f"answerer.base_url={url}: leave out /chat/completions, which the client appends")
 
 
-def check_texts(**settings: object) -> None:
-    """Refuse values that are no texts; None is possible.
-
-    Raises:
-        ConfigError: names the setting.
-    """
-    for name, value in settings.items():
-        if value is not None and not isinstance(value, str):
-            raise ConfigError(f"answerer.{name} must be a text or null, got {value!r}")
-
-
 def check_names(model: str, max_tokens_key: str, api_key_env: str, extra: Mapping[str, Any] | None) -> None:
     """Refuse an empty model, unknown names, a key in place of its variable, and keys that other settings set.
 
@@ -89,8 +52,7 @@ def check_names(model: str, max_tokens_key: str, api_key_env: str, extra: Mappin
         raise ConfigError(f"answerer.max_tokens_key must be one of {', '.join(LENGTH_KEYS)}, got {max_tokens_key!r}")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(api_key_env)):
         raise ConfigError("answerer.api_key_env is the name of a variable of the environment, never the key itself")
-    if not isinstance(extra or {}, Mapping):
-        raise ConfigError(f"answerer.extra must hold keys and values, got {extra!r}")
+    check_mappings(extra=extra)
     for key in extra or {}:
         if key in TAKEN:
             raise ConfigError(f"answerer.extra.{key}: that is set by {TAKEN[key]}")
