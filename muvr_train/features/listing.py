@@ -16,11 +16,16 @@ SUFFIXES = (
 Videos = list[tuple[str, Path]]
 
 
-def list_videos(folder: Path | str) -> Videos:
+def list_videos(folder: Path | str, empty: bool = False, key: str = "videos") -> Videos:
     """(id, path) of every video file below `folder`, sorted by id; hidden files and folders are left out.
 
     The id is the path relative to the folder without suffix, with `/` between folders: `news/BV1xx` for
     `news/BV1xx.mp4`. Upper-case suffixes and links are followed.
+
+    Args:
+        folder: where they lie.
+        empty: whether there may be none.
+        key: the setting that names the folder, for messages.
 
     Raises:
         DataError: no such folder, no video in it, two files with one id, a name that is not valid UTF-8.
@@ -28,13 +33,13 @@ def list_videos(folder: Path | str) -> Videos:
     folder = Path(folder)
     if not folder.is_dir():
         kind = "is a file, a folder of videos is needed" if folder.exists() else "there is no such folder"
-        raise DataError(f"videos={folder}: {kind}")
+        raise DataError(f"{key}={folder}: {kind}")
     found = []
     for path in _walk(folder):
         if path.suffix.lower() in SUFFIXES:
             found.append((path.relative_to(folder).with_suffix("").as_posix(), path))
-    if not found:
-        raise DataError(f"videos={folder}: holds no video file (looked for {', '.join(SUFFIXES)}, also in subfolders)")
+    if not found and not empty:
+        raise DataError(f"{key}={folder}: holds no video file (looked for {', '.join(SUFFIXES)}, also in subfolders)")
     return check_videos(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,12 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from muvr_train.benchmarks.json_texts import load_json
 from muvr_train.errors import DataError
 from muvr_train.rerank.types import ANSWERED, FAILED, Answer
 
 NEEDED = ("question", "setting", "key", "status")
 KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
-    **dict.fromkeys((*NEEDED, "text", "reason", "answerer"), (str, "a text")),
+    **dict.fromkeys((*NEEDED, "text", "reason", "finish", "answerer", "by", "asked"), (str, "a text")),
     "tokens": (dict, "an object of texts and log-probabilities"),
     "choices": ((dict, list), "an object of letters and texts, or a list"),
     "seconds": ((int, float), "a number"),
@@ -38,7 +40,6 @@ class AnswerFile:
 
     Attributes:
         path: see above.
-        asked_before: how many questions it had an answer to when it was opened.
 
     Raises:
         DataError: a line is broken (file and line are named), another run writes the file, or it cannot be written.
@@ -56,7 +57,6 @@ class AnswerFile:
         except BaseException:
             self.close()
             raise
-        self.asked_before = sum(answer.answered for answer in self._answers.values())
 
     def __enter__(self) -> AnswerFile:
         return self
@@ -68,13 +68,18 @@ class AnswerFile:
         """Give what came of the question with this key: the last answer, or the last failure where there is none."""
         return self._answers.get(key)
 
+    def answers(self) -> list[Answer]:
+        """What came of every question, under each of its keys."""
+        with self._lock:
+            return list(self._answers.values())
+
     def append(self, answer: Answer) -> None:
         """Write one line at once.
 
         Raises:
             DataError: the disk is full, or the file is closed.
         """
-        line = memoryview(f"{line_of(answer)}\n".encode())
+        line = memoryview(f"{line_of(answer)}\n".encode(errors="backslashreplace"))
         with self._lock:
             try:
                 while line:
@@ -116,10 +121,10 @@ def read_answers(path: Path) -> Iterator[Answer]:
         DataError: it cannot be read, or a line is broken (file and line are named).
     """
     for where, entry in read_lines(path):
-        if absent := [name for name in NEEDED if name not in entry]:
+        if absent := [name for name in NEEDED if entry.get(name) is None]:
             raise DataError(f"{where} has no {absent[0]!r}: a line of an answer file has {', '.join(NEEDED)}")
         refuse_wrong_kinds(entry, where)
-        yield Answer(**{name: value for name, value in entry.items() if name in KNOWN})
+        yield Answer(**{name: value for name, value in entry.items() if name in KNOWN and value is not None})
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -138,7 +143,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         where = f"{path}:{number}"
         try:
-            entry = json.loads(line)
+            entry = load_json(line)
         except ValueError as error:
             raise DataError(f"{where} is not JSON ({error}): remove or mend this line") from error
         if not isinstance(entry, dict):
@@ -156,6 +161,10 @@ def refuse_wrong_kinds(entry: Mapping[str, Any], where: str) -> None:
         value = entry.get(name)
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
             raise DataError(f"{where}: {name!r} is {text}, here it is {value!r}")
+        if isinstance(value, (int, float)) and not 0 <= value < math.inf:
+            raise DataError(f"{where}: {name!r} is a finite number of at least 0, here it is {value!r}")
+    if "text" in entry and entry["text"] is None and entry.get("status") != FAILED:
+        raise DataError(f"{where}: 'text' is a text, here it is null: give the answer, or leave the line out")
     if entry.get("status") not in (None, ANSWERED, FAILED):
         raise DataError(f"{where}: 'status' is {ANSWERED} or {FAILED}, here it is {entry['status']!r}")
     for name, value in (entry.get("tokens") or {}).items():

@@ -10,13 +10,15 @@ from typing import Literal
 
 from muvr_train.benchmarks.iv_bench import IvBench, IvQuestion, option_key, shuffled_options
 from muvr_train.errors import ConfigError
-from muvr_train.rerank.pair_questions import check_count, check_counts, setting_name
+from muvr_train.rerank.pair_questions import DIRECT_TOKENS, LOGPROB_TOKENS, check_count, check_counts, setting_name
 from muvr_train.rerank.prompts import choose_option
 from muvr_train.rerank.types import Question
 from muvr_train.rerank.visuals import Media
 
 BENCHMARK = "iv_bench"
-DIRECT_TOKENS, REASONING_TOKENS = 16, 2048
+NO_CATEGORY = "(none)"
+"""What a video is counted under that the file of categories lacks."""
+REASONING_TOKENS = 2048
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class IvSettings:
         reasoning: the model shall reason before it answers.
         duplicates: what becomes of options that stand twice: "drop" or "keep".
         seed: of the order of the options.
-        max_tokens: how long an answer may be; None for 16, or 2048 with reasoning.
+        logprob: answers are judged by the probabilities of their first letter.
+        max_tokens: how long an answer may be; None for 64, or 2048 with reasoning, or 4 with `logprob`.
 
     Raises:
         ConfigError: there is no such choice, a number is not positive, or an image is given without the video.
@@ -46,6 +49,7 @@ class IvSettings:
     reasoning: bool = False
     duplicates: Literal["drop", "keep"] = "drop"
     seed: int = 0
+    logprob: bool = False
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -65,18 +69,23 @@ class IvSettings:
     @property
     def length(self) -> int:
         """Tokens that an answer may have."""
-        return self.max_tokens or (REASONING_TOKENS if self.reasoning else DIRECT_TOKENS)
+        direct = LOGPROB_TOKENS if self.logprob else DIRECT_TOKENS
+        return self.max_tokens or (REASONING_TOKENS if self.reasoning else direct)
 
     def grid(self) -> dict[str, tuple[int, int | None]]:
         """Name of each setting -> (frames, resolution): `after_32f`, `no_image_32f_448px`, `text_only` (0, None)."""
+        marks = {"_reasoning": self.reasoning, "_logprob": self.logprob, "_kept": self.duplicates == "keep"}
+        end = "".join(mark for mark, there in marks.items() if there)
         if not self.video:
-            return {"text_only": (0, None)}
+            return {f"text_only{end}": (0, None)}
         start = self.image_position if self.image == "given" else "no_image"
         sizes = product(self.frames, self.resolution)
-        return {setting_name(start, frames, resolution): (frames, resolution) for frames, resolution in sizes}
+        return {f"{setting_name(start, frames, resolution)}{end}": (frames, resolution) for frames, resolution in sizes}
 
 
-def iv_questions(bench: IvBench, media: Media, settings: IvSettings) -> list[Question]:
+def iv_questions(
+    bench: IvBench, media: Media, settings: IvSettings, categories: Mapping[str, str] | None = None
+) -> list[Question]:
     """All questions, setting by setting, in the order of the file.
 
     The options of a question stand in the same order in every setting and every run with the same seed.
@@ -85,16 +94,24 @@ def iv_questions(bench: IvBench, media: Media, settings: IvSettings) -> list[Que
         bench: the items.
         media: where files lie; a file that is missing is told by `Media.missing`, and when the question is asked.
         settings: how they are asked.
+        categories: of the videos, by id; None where there are none.
     """
+    known = {} if categories is None else {item.video_id: categories.get(item.video_id) for item in bench.questions}
     return [
-        _question(item, media, settings, name, frames, resolution)
+        _question(item, media, settings, name, frames, resolution, known)
         for name, (frames, resolution) in settings.grid().items()
         for item in bench.questions
     ]
 
 
 def _question(
-    item: IvQuestion, media: Media, settings: IvSettings, setting: str, frames: int, resolution: int | None
+    item: IvQuestion,
+    media: Media,
+    settings: IvSettings,
+    setting: str,
+    frames: int,
+    resolution: int | None,
+    categories: Mapping[str, str | None],
 ) -> Question:
     options, right = lettered(item, settings)
     parts = choose_option(
@@ -115,7 +132,10 @@ def _question(
         "question": item.question,
         "options": options,
         "right": right,
+        **({"reasoning": True} if settings.reasoning else {}),
     }
+    if item.video_id in categories:
+        about["category"] = categories[item.video_id] or NO_CATEGORY
     return Question(item.id, setting, parts, tuple(options), right[0], settings.length, about)
 
 

@@ -6,14 +6,25 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from muvr_train.errors import DataError, MuvrTrainError
 from muvr_train.faults import place_of
 from muvr_train.rerank.answer_file import AnswerFile
-from muvr_train.rerank.types import ANSWERED, FAILED, Answer, Answerer, AnswerError, Part, Question, Reply, Request
+from muvr_train.rerank.replies import fault_of, plain
+from muvr_train.rerank.types import (
+    ANSWERED,
+    FAILED,
+    Answer,
+    Answerer,
+    AnswerError,
+    Part,
+    Question,
+    Request,
+    Visual,
+)
 
 LONGEST_REASON = 500
 IMPOSSIBLE = -9999.0
@@ -60,6 +71,7 @@ class Asker:
         self._kind = type(answerer).__name__
         try:
             self._identity = json.dumps(called(answerer, "identity"), sort_keys=True, allow_nan=False)
+            self._by = f"id{_short_digest(self._identity)}"
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"{self._kind}.identity() must give texts, numbers, lists and dicts of them: {error}"
@@ -72,31 +84,49 @@ class Asker:
             DataError: loading fails in another way than by a file that is missing or broken.
         """
         ready = Ready(question)
-        started = time.perf_counter()
         try:
-            ready.key = self.key_of(question)
-            before = file.find(ready.key)
-            if before is not None and before.answered:
-                ready.known = before
-            else:
-                ready.parts = tuple(self._loaded(question))
+            ready.key = self.key_of(question, self.logprobs)
+            ready.known = self.known(question, file)
+            if ready.known is None:
+                self._load(ready)
         except DataError as error:
             ready.failure = str(error)
         except MuvrTrainError:
             raise
         except Exception as error:
             raise DataError(f"question {_name(question)} cannot be shown: {place_of(error)}") from error
-        ready.seconds = time.perf_counter() - started
         return ready
 
-    def key_of(self, question: Question) -> str:
+    def known(self, question: Question, file: AnswerFile) -> Answer | None:
+        """Give the answer that the file has; one that came with log-probabilities does as well where none are wanted.
+
+        Raises:
+            DataError: a file that it depends on cannot be read.
+        """
+        for logprobs in dict.fromkeys((self.logprobs, True)):
+            found = file.find(self.key_of(question, logprobs))
+            if found is not None and found.answered:
+                return found
+        return None
+
+    def kept(self, questions: Iterable[Question], file: AnswerFile) -> set[tuple[str, str]]:
+        """(id, setting) of the questions that the file seems to have an answer to: no pixels are compared."""
+        there = {(one.question, one.setting, one.asked, one.by) for one in file.answers() if one.answered}
+        return {
+            (one.id, one.setting)
+            for one in questions
+            if any((one.id, one.setting, asked_digest(one, flag), self._by) in there for flag in (self.logprobs, True))
+        }
+
+    def key_of(self, question: Question, logprobs: bool) -> str:
         """Hash all that determines the answer: the answerer, the question, its texts and pixels, choices and length.
 
         Raises:
             DataError: a file that it depends on cannot be read.
         """
         parts = [part if isinstance(part, str) else [part.kind, self._visual(part)] for part in question.parts]
-        facts = [question.id, question.setting, parts, question.choices, question.max_tokens, self.logprobs]
+        wanted = logprobs and (self.answerer.top_logprobs or True)
+        facts = [question.id, question.setting, parts, question.choices, question.max_tokens, wanted]
         if not self.answerer.needs_visuals:  # references may know the truth, and it may be corrected
             facts.append(question.truth)
         return hashlib.sha256(f"{self._identity}\n{json.dumps(facts)}".encode()).hexdigest()
@@ -109,10 +139,9 @@ class Asker:
         """
         if ready.failure:
             return self._failed(ready, ready.failure)
-        request = Request(ready.parts, ready.question, self.logprobs)
-        ready.parts, started = (), time.perf_counter()
+        started = time.perf_counter()
         try:
-            reply = self.answerer.answer(request)
+            reply = self.answerer.answer(_request(ready, self.logprobs))
         except AnswerError as error:
             if error.fatal:
                 raise DataError(f"{self.answerer.name} can answer nothing: {error}") from error
@@ -127,38 +156,49 @@ class Asker:
     def _visual(self, part: Any) -> str:
         return str(part.key() if self.answerer.needs_visuals else part.name)
 
-    def _loaded(self, question: Question) -> list[Part]:
+    def _load(self, ready: Ready) -> None:
+        started, parts = time.perf_counter(), ready.question.parts
         if not self.answerer.needs_visuals:
-            return [part for part in question.parts if isinstance(part, str)]
-        return [part if isinstance(part, str) else part.load() for part in question.parts]
+            ready.parts = tuple(part for part in parts if isinstance(part, str))
+            return
+        ready.parts = tuple(part if isinstance(part, str) else part.load() for part in parts)
+        ready.seconds = time.perf_counter() - started
+        for part, shown in zip(parts, ready.parts, strict=True):
+            if isinstance(part, Visual) and part.loaded is not None and not isinstance(shown, str):
+                part.loaded(shown)
 
     def _answered(self, ready: Ready, reply: Any, seconds: float) -> Answer:
-        if not isinstance(reply, Reply) or not isinstance(reply.text, str):
-            given = f"{reply!r:.80}"
+        if wrong := fault_of(reply):
             raise DataError(
-                f"{self._kind}.answer must give a Reply with a text, at {_name(ready.question)} it gave {given}"
+                f"{self._kind}.answer must give a Reply with {wrong}, at {_name(ready.question)} it gave {reply!r:.200}"
             )
         tokens = None if reply.tokens is None else {str(name): float(value) for name, value in reply.tokens.items()}
         if any(math.isnan(value) or value == math.inf for value in (tokens or {}).values()):
-            return self._failed(ready, "the log-probabilities are no finite numbers", round(seconds, 4))
+            return self._failed(ready, "the log-probabilities are no finite numbers", seconds)
         return Answer(
             **self._facts(ready.question),
             key=ready.key,
             status=ANSWERED,
-            text=_plain(reply.text),
-            tokens=tokens and {_plain(name): max(value, IMPOSSIBLE) for name, value in tokens.items()},
-            seconds=round(seconds if reply.seconds is None else reply.seconds, 4),
+            text=plain(reply.text),
+            tokens=tokens and {plain(name): max(value, IMPOSSIBLE) for name, value in tokens.items()},
+            seconds=round(float(reply.seconds), 4) if reply.seconds is not None else self._measured(seconds),
             prompt_tokens=None if reply.prompt_tokens is None else int(reply.prompt_tokens),
             completion_tokens=None if reply.completion_tokens is None else int(reply.completion_tokens),
+            finish=plain(reply.finish),
         )
 
     def _failed(self, ready: Ready, reason: str, seconds: float | None = None) -> Answer:
-        reason = _plain(" ".join(reason.split()))[:LONGEST_REASON] or "no reason given"
-        return Answer(**self._facts(ready.question), key=ready.key, status=FAILED, reason=reason, seconds=seconds)
+        reason = plain(" ".join(reason.split()))[:LONGEST_REASON] or "no reason given"
+        took = None if seconds is None else self._measured(seconds)
+        return Answer(**self._facts(ready.question), key=ready.key, status=FAILED, reason=reason, seconds=took)
+
+    def _measured(self, seconds: float) -> float | None:
+        return round(seconds, 4) if self.answerer.measured else None
 
     def _facts(self, question: Question) -> dict[str, Any]:
         facts = {"question": question.id, "setting": question.setting, "answerer": self.answerer.name}
-        return {**facts, "choices": options_of(question)}
+        digests = {"by": self._by, "asked": asked_digest(question, self.logprobs)}
+        return {**facts, **digests, "choices": options_of(question)}
 
 
 def called(answerer: Answerer, method: str, *arguments: Any) -> Any:
@@ -175,8 +215,24 @@ def called(answerer: Answerer, method: str, *arguments: Any) -> Any:
         raise DataError(f"{type(answerer).__name__}.{method} fails: {place_of(error)}") from error
 
 
+def _request(ready: Ready, logprobs: bool) -> Request:
+    """Give what is asked, which nothing else holds: an answerer may let go of pixels that it has encoded."""
+    parts, ready.parts = ready.parts, ()
+    return Request(parts, ready.question, logprobs)
+
+
 def _passed(ready: Ready, started: float) -> float:
-    return round(ready.seconds + time.perf_counter() - started, 4)
+    return ready.seconds + time.perf_counter() - started
+
+
+def asked_digest(question: Question, logprobs: bool) -> str:
+    """Name a question as it is asked: prompt with the names of its visuals, options, length, log-probabilities wanted.
+
+    Pixels are left out, so that no file is needed, and so are id and setting, which stand beside it.
+    """
+    parts = [part if isinstance(part, str) else [part.kind, part.name] for part in question.parts]
+    facts = [parts, list(question.choices), options_of(question), question.max_tokens, logprobs]
+    return _short_digest(json.dumps(facts))
 
 
 def options_of(question: Question) -> Mapping[str, str] | None:
@@ -185,10 +241,9 @@ def options_of(question: Question) -> Mapping[str, str] | None:
     return dict(options) if options else None
 
 
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def _name(question: Question) -> str:
     return f"{question.id} ({question.setting})"
-
-
-def _plain(text: str) -> str:
-    """Replace what no file can hold: halves of characters, as byte-wise tokenizers may leave them."""
-    return text.encode("utf-8", "replace").decode("utf-8")

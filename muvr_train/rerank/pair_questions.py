@@ -15,6 +15,9 @@ from muvr_train.rerank.visuals import Media
 Comparison = Literal["images", "text"]
 COMPARISONS = ("images", "text")
 YES_NO = ("yes", "no")
+DIRECT_TOKENS = 64
+LOGPROB_TOKENS = 4
+"""What an answer may have of which only the first word's probabilities count: marks such as `**` may stand before."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class PairSettings:
     frames: int = 6
     resolution: int | None = None
     query_frames: int = 1
-    max_tokens: int = 16
+    max_tokens: int = DIRECT_TOKENS
 
     def __post_init__(self) -> None:
         if self.comparison not in COMPARISONS:

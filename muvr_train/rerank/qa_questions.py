@@ -9,7 +9,16 @@ from itertools import product
 from muvr_train.benchmarks.muvr_qa import QaPair, QaRow, question_id
 from muvr_train.benchmarks.types import Query
 from muvr_train.errors import DataError
-from muvr_train.rerank.pair_questions import YES_NO, Comparison, PairSettings, check_counts, match_parts
+from muvr_train.rerank.pair_questions import (
+    DIRECT_TOKENS,
+    LOGPROB_TOKENS,
+    YES_NO,
+    Comparison,
+    PairSettings,
+    check_count,
+    check_counts,
+    match_parts,
+)
 from muvr_train.rerank.types import Question
 from muvr_train.rerank.visuals import Media
 
@@ -26,7 +35,8 @@ class QaSettings:
         resolution: most pixels of the long side of every frame; None for as many as there are.
         query_frames: of the query's video.
         tags: False leaves the tag of tagged questions out of the prompt.
-        max_tokens: how long an answer may be.
+        logprob: answers are judged by the probabilities of their first word.
+        max_tokens: how long an answer may be; None for 64, or 4 with `logprob`.
 
     Raises:
         ConfigError: there is no such comparison, or a number is not positive.
@@ -37,19 +47,24 @@ class QaSettings:
     resolution: tuple[int | None, ...] = (None,)
     query_frames: int = 1
     tags: bool = True
-    max_tokens: int = 16
+    logprob: bool = False
+    max_tokens: int | None = None
 
     def __post_init__(self) -> None:
         check_counts("frames", self.frames)
         check_counts("resolution", self.resolution, may_be_none=True)
+        check_count("max_tokens", self.max_tokens, may_be_none=True)
         self.grid()
 
-    def grid(self) -> list[PairSettings]:
-        """The settings, those of few frames first as they were given."""
-        return [
-            PairSettings(self.comparison, frames, resolution, self.query_frames, self.max_tokens)
+    def grid(self) -> dict[str, PairSettings]:
+        """Name -> setting, those of few frames first as they were given: `images_6f`, `text_12f_448px_no_tags`."""
+        length = self.max_tokens or (LOGPROB_TOKENS if self.logprob else DIRECT_TOKENS)
+        end = "_no_tags" * (not self.tags) + "_logprob" * self.logprob
+        settings = [
+            PairSettings(self.comparison, frames, resolution, self.query_frames, length)
             for frames, resolution in product(dict.fromkeys(self.frames), dict.fromkeys(self.resolution))
         ]
+        return {f"{setting.name}{end}": setting for setting in settings}
 
 
 def qa_questions(pairs: Mapping[str, Sequence[QaPair]], media: Media, settings: QaSettings) -> list[Question]:
@@ -64,15 +79,15 @@ def qa_questions(pairs: Mapping[str, Sequence[QaPair]], media: Media, settings: 
         DataError: a tag cannot be read, or a query has several masks; file and line are named.
     """
     return [
-        _question(pair, row, media, setting, settings.tags)
-        for setting in settings.grid()
+        _question(pair, row, media, name, setting, settings.tags)
+        for name, setting in settings.grid().items()
         for of_partition in pairs.values()
         for pair in of_partition
         for row in (pair.true, pair.false)
     ]
 
 
-def _question(pair: QaPair, row: QaRow, media: Media, setting: PairSettings, tags: bool) -> Question:
+def _question(pair: QaPair, row: QaRow, media: Media, name: str, setting: PairSettings, tags: bool) -> Question:
     query = Query(f"{pair.partition}/{row.query}", pair.partition, "", row.text)
     try:
         parts, outlined = match_parts(query, row.tag if tags else "", f"{pair.partition}/{row.target}", media, setting)
@@ -89,5 +104,5 @@ def _question(pair: QaPair, row: QaRow, media: Media, setting: PairSettings, tag
         "pair": pair.id,
         "outlined": outlined,
     }
-    name, truth = question_id(pair.partition, row), YES_NO[1 - row.label]
-    return Question(name, setting.name, parts, YES_NO, truth, setting.max_tokens, about)
+    truth = YES_NO[1 - row.label]
+    return Question(question_id(pair.partition, row), name, parts, YES_NO, truth, setting.max_tokens, about)

@@ -16,6 +16,8 @@ from muvr_train.errors import DataError
 Pixels = NDArray[np.uint8]
 """uint8 [H, W, 3], RGB, upright."""
 ANSWERED, FAILED = "answered", "failed"
+CUT_OFF = "length"
+"""What `finish` says of an answer that was cut off."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Reply:
         prompt_tokens: how many the server or the processor counted, None where unknown.
         completion_tokens: the same of the answer.
         seconds: how long it took where that is known from elsewhere; None: it is measured (`Answerer.measured`).
+        finish: why it ended, "" where unknown; "length": it was cut off at the most tokens that it may have.
     """
 
     text: str
@@ -113,6 +116,7 @@ class Reply:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
+    finish: str = ""
 
 
 def speaks(token: str) -> bool:
@@ -221,6 +225,7 @@ class Answer:
         seconds: from the first try to the answer or the last failure, decoding included; None where it was not asked.
         prompt_tokens: see `Reply`.
         completion_tokens: see `Reply`.
+        finish: see `Reply`.
         choices: what was offered, letters with their options' texts: guards against answers to another order.
         answerer: its name.
         by: digest of its identity.
@@ -237,6 +242,7 @@ class Answer:
     seconds: float | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    finish: str = ""
     choices: Mapping[str, str] | None = None
     answerer: str = ""
     by: str = ""

@@ -23,7 +23,7 @@ from muvr_train.reports.rerank_tables import cost_line, gains
 from muvr_train.rerank.answer_file import AnswerFile, read_answers
 from muvr_train.rerank.asking import ask
 from muvr_train.rerank.composed import ComposedMedia
-from muvr_train.rerank.pair_questions import PairSettings
+from muvr_train.rerank.pair_questions import DIRECT_TOKENS, LOGPROB_TOKENS, PairSettings
 from muvr_train.rerank.parsing import verdict
 from muvr_train.rerank.reranking import REORDER, Floats, RerankedScores, true_answers
 from muvr_train.rerank.tops import (
@@ -133,7 +133,9 @@ def _rows(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Iterator[Reran
     """
     settings, answerer = plain(cfg.rerank), build_answerer(cfg)
     kept = _kept(retrieved.results, settings["mode"])
-    shown = PairSettings(settings["comparison"], settings["frames"], settings["resolution"], settings["query_frames"])
+    length = LOGPROB_TOKENS if settings["decision"] == "logprob" else DIRECT_TOKENS
+    names = ("comparison", "frames", "resolution", "query_frames")
+    shown = PairSettings(**{name: settings[name] for name in names}, max_tokens=length)
     tops = find_tops(kept, settings["top_k"], _media(cfg, answerer, retrieved), shown, answerer.knows_truth)
     mode, method, name = kept[0].mode, settings["method"], f"@{settings['top_k']}"
     facts: dict[str, Any] = {"mode": mode, "settings": settings}

@@ -42,7 +42,7 @@ def visuals(question: Question) -> list[tuple[str, str]]:
 
 def test_a_question(one: IvBench) -> None:
     (question,) = iv_questions(one, Media(), IvSettings())
-    assert (question.id, question.setting, question.max_tokens) == ("vid/0", "after_32f", 16)
+    assert (question.id, question.setting, question.max_tokens) == ("vid/0", "after_32f", 64)
     assert question.choices == ("A", "B", "C", "D")
     assert question.about["options"][question.truth] == "00:10-00:12"
     assert question.about["right"] == (question.truth,)

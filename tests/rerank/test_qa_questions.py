@@ -44,7 +44,7 @@ def visuals(question: Question) -> list[tuple[str, str]]:
 def test_a_pair_is_two_questions(media: Media) -> None:
     true, false = qa_questions(PAIRS, media, QaSettings())
     assert true.id == "news/BV1 [+snow] > BV2"
-    assert (true.setting, true.choices, true.truth, true.max_tokens) == ("images_6f", ("yes", "no"), "yes", 16)
+    assert (true.setting, true.choices, true.truth, true.max_tokens) == ("images_6f", ("yes", "no"), "yes", 64)
     assert (false.id, false.truth) == ("news/BV1 [+snow] > BV3", "no")
     assert visuals(true) == [("image", "news/BV1"), ("video", "news/BV2")]
     assert visuals(false) == [("image", "news/BV1"), ("video", "news/BV3")]

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from muvr_train.rerank.answerers.hf_inputs import InputSettings, disarmed, make_inputs, pil_image, special_texts
-from muvr_train.rerank.types import AnswerError, Clip, Reply, Request, speaks
+from muvr_train.rerank.types import CUT_OFF, AnswerError, Clip, Reply, Request, speaks
 
 CANDIDATES = 20
 """Tokens whose log-probabilities are given beside those of the choices."""
@@ -100,7 +100,7 @@ class TemplateChat:
         tokens = (
             self.first_tokens(scores.of_answer(int(new[-1])), request.question.choices) if request.logprobs else None
         )
-        return Reply(text, tokens, length, len(new))
+        return Reply(text, tokens, length, len(new), finish=self._finish(new, max_tokens))
 
     def first_tokens(self, scores: Any, choices: tuple[str, ...]) -> Mapping[str, float]:
         """Log-probabilities of the likeliest tokens and of all that spell a choice, by their text.
@@ -119,6 +119,12 @@ class TemplateChat:
                 text = self.texts[index]
                 found[text] = values[index].logaddexp(found[text]) if text in found else values[index]
         return {text: float(value) for text, value in found.items()}
+
+    def _finish(self, new: Any, max_tokens: int) -> str:
+        """Say why an answer [T] ended: at a token that ends answers, or because no more are allowed."""
+        ends = self.model.generation_config.eos_token_id
+        known = ends if isinstance(ends, (list, tuple)) else [ends]
+        return CUT_OFF if len(new) >= max_tokens and int(new[-1]) not in known else "stop"
 
     def _says(self, index: int) -> bool:
         return speaks(self.processor.tokenizer.decode([index], skip_special_tokens=True))

@@ -78,7 +78,14 @@ def read_reply(body: bytes, logprobs: bool = False) -> Reply:
     tokens = _tokens(choice, text, bool(reasoning)) if logprobs else None
     usage = reply.get("usage")
     counts = usage if isinstance(usage, dict) else {}
-    return Reply(text, tokens, _count(counts, "prompt_tokens"), _count(counts, "completion_tokens"))
+    finish = choice.get("finish_reason")
+    return Reply(
+        text,
+        tokens,
+        _count(counts, "prompt_tokens"),
+        _count(counts, "completion_tokens"),
+        finish=finish if isinstance(finish, str) else "",
+    )
 
 
 def clean(text: str) -> str:

@@ -25,6 +25,11 @@ def _unfit(name: str, says: str, first: Question) -> ConfigError:
     )
 
 
+def _spoken(said: str, question: Question) -> str:
+    """Answer in the form that is asked for: behind `Final answer:` where one may reason first."""
+    return f"Final answer: {said}" if question.about.get("reasoning") else said
+
+
 class _Constant(Answerer):
     """Always says the same."""
 
@@ -40,9 +45,9 @@ class _Constant(Answerer):
         if questions and not any(self.said in question.choices for question in questions):
             raise _unfit(self.name, f"always says {self.said}", questions[0])
 
-    def answer(self, request: Request) -> Reply:  # noqa: ARG002 (looks at nothing)
+    def answer(self, request: Request) -> Reply:
         """Say it."""
-        return Reply(self.said)
+        return Reply(_spoken(self.said, request.question))
 
 
 class AlwaysYes(_Constant):
@@ -102,7 +107,7 @@ class Coin(Answerer):
         """Toss it."""
         question = request.question
         digest = hashlib.sha256(json.dumps([self.seed, question.id]).encode()).digest()
-        return Reply(question.choices[int.from_bytes(digest[:8], "big") % len(question.choices)])
+        return Reply(_spoken(question.choices[int.from_bytes(digest[:8], "big") % len(question.choices)], question))
 
 
 class Oracle(Answerer):
@@ -112,7 +117,7 @@ class Oracle(Answerer):
 
     def answer(self, request: Request) -> Reply:
         """Say it."""
-        return Reply(request.question.truth)
+        return Reply(_spoken(request.question.truth, request.question))
 
 
 class Retriever(Answerer):
@@ -131,28 +136,21 @@ class Retriever(Answerer):
         self._file: ScoreFile | None = None
         self._says: dict[str, bool] = {}
 
-    def prepare(self) -> None:
-        """Read the scores.
-
-        Raises:
-            DataError: it is no score file, or broken.
-        """
-        self._file = read_scores(self.path)
-
     def begin(self, questions: Sequence[Question]) -> None:
-        """Look up the scores of all questions and learn the thresholds.
+        """Read the scores, look up those of all questions and learn the thresholds.
 
         Raises:
             ConfigError: the questions are not about a query and a target.
-            DataError: a score is missing or not finite, or there is only one query.
+            DataError: it is no score file, or broken; a score is missing or not finite, or there is only one query.
         """
+        self._file = self._file or read_scores(self.path)
         asked = list({question.id: question for question in questions}.values())
         unfit = next((question for question in asked if set(question.choices) != {"yes", "no"}), None)
         if unfit is not None:
             raise _unfit(self.name, "says yes or no", unfit)
         if not asked:
             return
-        scores = np.array(find_scores(self._file or read_scores(self.path), asked))
+        scores = np.array(find_scores(self._file, asked))
         truth = np.array([question.truth == "yes" for question in asked])
         says = leave_one_out(scores, truth, [query_of(question) for question in asked])
         self._says = {question.id: yes for question, yes in zip(asked, says, strict=True)}
