@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from muvr_train.benchmarks.json_texts import load_json
 from muvr_train.errors import ConfigError, DataError, shorten
 
 PERCEPTION, REASONING = "perception", "reasoning"
@@ -168,7 +169,7 @@ def shuffled_options(question: IvQuestion, seed: int, duplicates: Duplicates = "
 def _questions(line: str, where: str) -> Iterator[tuple[IvQuestion, bool]]:
     """The questions of a line, each with whether it has blank distractors."""
     try:
-        content = json.loads(line)
+        content = load_json(line)
     except json.JSONDecodeError as error:
         raise DataError(f"{where} is not JSON: {error.msg}") from error
     if not isinstance(content, dict) or not all(isinstance(entries, list) for entries in content.values()):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from muvr_train.benchmarks.json_texts import load_json
 from muvr_train.benchmarks.muvr_files import ALIASES, PARTITIONS
 from muvr_train.errors import DataError, shorten
 
@@ -159,7 +160,7 @@ def _line(row: QaRow) -> str:
 
 def _row(line: str, where: str) -> QaRow:
     try:
-        entry = json.loads(line)
+        entry = load_json(line)
     except json.JSONDecodeError as error:
         raise DataError(f"{where} is not JSON: {error.msg}") from error
     texts = [entry.get(name) for name in ("Query", "Target", "prompt_en")] if isinstance(entry, dict) else [None]

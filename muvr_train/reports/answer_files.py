@@ -12,7 +12,7 @@ from typing import Any
 
 from muvr_train.reports.answer_entries import prompt_of
 from muvr_train.reports.write import write_json
-from muvr_train.rerank.one_question import options_of
+from muvr_train.rerank.one_question import asked_digest, options_of
 from muvr_train.rerank.scoring import right_choices
 from muvr_train.rerank.types import Answer, Question
 
@@ -29,7 +29,12 @@ DEFINITIONS = {
     "parse_rate": "answers in which a choice can be read / answered",
     "<metric>_se": "standard error: of muvr_qa over pairs, of iv_bench clustered by video",
     "timing.seconds_per_item": "mean seconds of an answered question, decoding included",
-    "mode": "what is shown: images_6f: a frame of the query and 6 of the target; after_32f: 32 frames, then the image",
+    "mode images_<n>f": "the query's frames and n of the target",
+    "mode text_<n>f": "the query's description and n frames of the target",
+    "mode after_<n>f": "n frames of the video, then the image",
+    "mode before_<n>f": "the image, then n frames of the video",
+    "mode no_image_<n>f": "n frames of the video, no image",
+    "mode text_only": "neither video nor image",
     "counts.failed": "questions without an answer after all retries, or whose files are missing or broken",
     "counts.invalid": "answers in which no choice, or more than one, can be read",
 }
@@ -44,6 +49,7 @@ def write_answer_results(
     answers: Mapping[tuple[str, str], Answer],
     rows: Sequence[Mapping[str, Any]],
     meta: Mapping[str, Any],
+    logprobs: bool = False,
 ) -> dict[str, float]:
     """Write results.json, metrics.json, per_question.csv and questions.jsonl, each at once (temp file + rename).
 
@@ -56,6 +62,7 @@ def write_answer_results(
         answers: (id, setting) -> the answer.
         rows: of results.json.
         meta: of results.json; the definitions are added.
+        logprobs: whether log-probabilities were asked for.
 
     Returns:
         The flat metrics `all/<benchmark>/<mode>/<partition>/<metric>`.
@@ -67,20 +74,36 @@ def write_answer_results(
         for name, value in row["metrics"].items()
         if value is not None
     }
-    write_questions(folder, questions)
+    write_questions(folder, questions, logprobs)
     _write(folder / "per_question.csv", _csv(questions, verdicts, answers))
-    write_json(folder / "results.json", {"meta": {**meta, "definitions": DEFINITIONS}, "rows": list(rows)})
+    write_json(folder / "results.json", {"meta": {**meta, "definitions": definitions_of(rows)}, "rows": list(rows)})
     write_json(folder / "metrics.json", flat)
     return flat
 
 
-def write_questions(folder: Path, questions: Iterable[Question]) -> None:
+def definitions_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What the metrics, counts and modes of these rows mean."""
+    names = {name for row in rows for name in row["metrics"]}
+    names |= {f"{part}.{name}" for row in rows for part in ("timing", "counts") for name in row.get(part, {})}
+    names |= {"<metric>_se" for name in names if name.endswith("_se")}
+    modes = {str(row["mode"]) for row in rows}
+
+    def stands(key: str) -> bool:
+        kind, _, mode = key.partition("mode ")
+        if not kind and mode:
+            return any(one.startswith(mode.partition("<")[0]) for one in modes)
+        return any(name in names for name in key.split(", "))
+
+    return {key: text for key, text in DEFINITIONS.items() if stands(key)}
+
+
+def write_questions(folder: Path, questions: Iterable[Question], logprobs: bool = False) -> None:
     """Write questions.jsonl at once: what somebody needs to answer elsewhere."""
-    lines = (json.dumps(line, ensure_ascii=False) for line in _asked(questions))
+    lines = (json.dumps(line, ensure_ascii=False) for line in _asked(questions, logprobs))
     _write(folder / "questions.jsonl", "".join(f"{line}\n" for line in lines))
 
 
-def _asked(questions: Iterable[Question]) -> Iterable[dict[str, Any]]:
+def _asked(questions: Iterable[Question], logprobs: bool) -> Iterable[dict[str, Any]]:
     for question in questions:
         yield {
             "question": question.id,
@@ -88,6 +111,7 @@ def _asked(questions: Iterable[Question]) -> Iterable[dict[str, Any]]:
             "prompt": prompt_of(question),
             "choices": options_of(question) or list(question.choices),
             "max_tokens": question.max_tokens,
+            "asked": asked_digest(question, logprobs),
         }
 
 
@@ -112,5 +136,5 @@ def _csv(
 
 def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8", newline="")
+    temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
     os.replace(temporary, path)

@@ -132,6 +132,8 @@ def _fitted(frame: Pixels, box: tuple[int, int]) -> Pixels:
 def keep_sheets(questions: Iterable[Question], folder: Path, most_bytes: int) -> list[Question]:
     """The same questions, but what is loaded to ask them leaves its JPEG in `folder`: `save_sheets` finds it there.
 
+    That is done in `Visual.loaded`, so outside of the time that an answer takes.
+
     Args:
         questions: to be asked.
         folder: the one of the page.
@@ -140,14 +142,12 @@ def keep_sheets(questions: Iterable[Question], folder: Path, most_bytes: int) ->
     sizes: list[int] = []
 
     def keeping(visual: Visual) -> Visual:
-        def load() -> Picture | Clip:
-            part = visual.load()
+        def keep(part: Picture | Clip) -> None:
             path = folder / _file_name(visual)
             if sum(sizes) <= most_bytes and not path.is_file():
                 sizes.append(_written(path, visual, part).size)
-            return part
 
-        return replace(visual, load=load)
+        return replace(visual, loaded=keep)
 
     return [
         replace(question, parts=tuple(part if isinstance(part, str) else keeping(part) for part in question.parts))

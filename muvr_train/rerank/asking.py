@@ -6,9 +6,9 @@ import logging
 import queue
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
-from muvr_train.errors import DataError
+from muvr_train.errors import DataError, MuvrTrainError
 from muvr_train.features.progress import Progress
 from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.one_question import Asker, Ready, called
@@ -30,7 +30,7 @@ def ask(
     is there, so that Ctrl-C or a kill loses only those under way.
 
     Args:
-        answerer: prepared.
+        answerer: it is prepared before the first question that the file has no answer to.
         questions: each with a (id, setting) of its own.
         file: the answers so far; all that comes is appended.
         logprobs: whether log-probabilities of the first token are wanted.
@@ -41,15 +41,16 @@ def ask(
 
     Raises:
         DataError: the answerer can answer nothing (wrong key; a first stretch of nothing but failures, or of answers
-            without the log-probabilities that are wanted), its class has a fault, or the file cannot be written. It
-            says how many answers are kept and how to go on.
+            without the log-probabilities that are wanted; not where the file had answers to this run's questions), its
+            class has a fault, or the file cannot be written. It says how many answers are kept and how to go on.
         ValueError: two questions have the same (id, setting).
     """
     places = {(question.id, question.setting): place for place, question in enumerate(questions)}
     if len(places) < len(questions):
         raise ValueError("two questions have the same id and setting")
+    answerer.wants_logprobs = logprobs
     called(answerer, "begin", questions)
-    session = _Session(Asker(answerer, logprobs), file, max(LEAST_STRETCH, 2 * answerer.concurrency))
+    session = _Session(Asker(answerer, logprobs), questions, file)
     stream = _in_threads(session, questions) if answerer.concurrency > 1 else _in_turn(session, questions)
     found: dict[tuple[str, str], Answer] = {}
     try:
@@ -60,19 +61,13 @@ def ask(
                     bar.describe(f"{label} ({session.failed} failed)")
                 bar.advance()
     except DataError as error:
-        raise DataError(f"{str(error).rstrip('.')}. {how_to_go_on(file, session.answered)}") from error
+        if error is session.unready:
+            raise
+        raise DataError(f"{str(error).rstrip('.')}. {session.how_to_go_on()}") from error
     except KeyboardInterrupt:
-        log.warning("stopped. %s", how_to_go_on(file, session.answered))
+        log.warning("stopped. %s", session.how_to_go_on())
         raise
     return {place: found[place] for place in places}
-
-
-def how_to_go_on(file: AnswerFile, fresh: int) -> str:
-    """Say what is kept and which setting asks only the rest."""
-    again = f"out={file.path.parent}" if file.path.name == "answers.jsonl" else f"answers={file.path}"
-    return (
-        f"{file.asked_before + fresh} answers are kept in {file.path}: the same command with {again} asks only the rest"
-    )
 
 
 class _Session:
@@ -80,16 +75,20 @@ class _Session:
 
     Args:
         asker: of the answerer.
+        questions: all of the run.
         file: of the answers.
-        stretch: so many failures without any answer stop the run.
+
+    Attributes:
+        unready: why the answerer could not be prepared.
     """
 
-    def __init__(self, asker: Asker, file: AnswerFile, stretch: int) -> None:
-        self.asker = asker
-        self.file = file
-        self.stretch = stretch
+    def __init__(self, asker: Asker, questions: Sequence[Question], file: AnswerFile) -> None:
+        self.asker, self.questions, self.file = asker, questions, file
+        self.stretch = max(LEAST_STRETCH, 2 * asker.answerer.concurrency)
+        self.unready: MuvrTrainError | None = None
         self.answered = self.failed = self._refused = self._without = 0
-        self._lock = threading.Lock()
+        self._prepared = False
+        self._lock, self._preparing = threading.Lock(), threading.Lock()
 
     def look(self, question: Question) -> Ready:
         """Find the answer in the file, or load what is to be seen."""
@@ -99,28 +98,63 @@ class _Session:
         """Ask, unless the answer is known.
 
         Raises:
+            ConfigError: a setting does not fit what is prepared.
             DataError: see `ask` above.
         """
         if ready.known is not None:
             return ready.known
+        if not ready.failure:
+            self._prepare()
         answer = self.asker.answer(ready)
         self.file.append(answer)
         with self._lock:
             self._count(ready, answer)
         return answer
 
+    def how_to_go_on(self) -> str:
+        """Say how many of this run's questions have an answer, and which setting asks only the rest."""
+        path, kept = self.file.path, len(self.asker.kept(self.questions, self.file))
+        again = f"out={path.parent}" if path.name == "answers.jsonl" else f"answers={path}"
+        return f"{kept} answers are kept in {path}: the same command with {again} asks only the rest"
+
+    def _prepare(self) -> None:
+        """Prepare the answerer once, whichever thread comes first."""
+        with self._preparing:
+            if self.unready is not None:
+                raise self.unready
+            if self._prepared:
+                return
+            try:
+                called(self.asker.answerer, "prepare")
+                called(self.asker.answerer, "warm_up", self.questions)
+            except MuvrTrainError as error:
+                self.unready = error
+                raise
+            self._prepared = True
+
     def _count(self, ready: Ready, answer: Answer) -> None:
         self.answered += answer.answered
         self.failed += not answer.answered
         self._refused += ready.refusal is not None and not isinstance(ready.refusal, NoAnswerError)
-        if self.answered == 0 and self._refused >= self.stretch:
+        if self.answered == 0 and self._refused == self.stretch and not self._known(logprobs=False):
             raise DataError(f"the first {self._refused} questions all failed, the last one with: {answer.reason}")
         self._without += answer.answered and self.asker.logprobs and not answer.tokens
-        if self._without == self.answered >= self.stretch:
+        if self._without == self.answered == self.stretch and answer.answered and not self._known(logprobs=True):
             raise DataError(
                 f"the first {self._without} answers came without log-probabilities of their first token, which "
                 "decision=logprob needs: let the server give them, or choose decision=text"
             )
+
+    def _known(self, logprobs: bool) -> bool:
+        """Whether an earlier run has an answer to one of the questions (with log-probabilities): they can be had."""
+        there = {(one.question, one.setting) for one in self.file.answers() if one.answered}
+        for question in self.questions:
+            if (question.id, question.setting) in there:
+                with suppress(DataError):  # of a file that is missing
+                    found = self.asker.known(question, self.file)
+                    if found is not None and (found.tokens or not logprobs):
+                        return True
+        return False
 
 
 Stream = Generator[Answer, None, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from omegaconf import DictConfig
 
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.rerank.types import Answerer, Question
-from muvr_train.runner.classes import build
+from muvr_train.runner.classes import build, plain
 
 log = logging.getLogger(__name__)
 MOST_LISTED = 20
@@ -24,6 +25,8 @@ def build_answerer(cfg: DictConfig) -> Answerer:
         ConfigError: it is no Answerer, or refuses its settings.
     """
     answerer = build(cfg.answerer, "answerer", kind=Answerer)
+    given = {name: value for name, value in plain(cfg.answerer).items() if not name.startswith("_")}
+    answerer.configured = json.loads(json.dumps(given), parse_constant=str)  # infinities are no JSON, but settings
     number: Any = answerer.concurrency
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ConfigError(f"{type(answerer).__name__}.concurrency is {number!r}: it must be a whole number >= 1")

@@ -19,7 +19,6 @@ from muvr_train.reports.answer_pictures import keep_sheets
 from muvr_train.reports.answer_tables import print_answer_tables
 from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.asking import ask
-from muvr_train.rerank.one_question import called
 from muvr_train.rerank.parsing import verdict
 from muvr_train.rerank.types import Answer, Answerer, Question
 from muvr_train.rerank.visuals import Media
@@ -55,7 +54,8 @@ def ask_and_score(cfg: DictConfig) -> dict[str, float]:
     verdicts = verdicts_of(cfg, asked, answers)
     rows = asked.score(verdicts, answers)
     meta = describe(cfg, answerer, asked, verdicts, answers)
-    flat = write_answer_results(folder, asked.questions, verdicts, answers, rows, meta)
+    logprobs = cfg.benchmark.decision == "logprob"
+    flat = write_answer_results(folder, asked.questions, verdicts, answers, rows, meta, logprobs)
     published = references(cfg, asked)
     print_answer_tables(rows, str(meta["model"]), published, meta["notes"])
     log.info("results are in %s", folder)
@@ -71,7 +71,6 @@ def answers_of(cfg: DictConfig, answerer: Answerer, questions: Sequence[Question
     path = answers_path(cfg) or Path(cfg.out) / "answers.jsonl"
     with AnswerFile(path) as file:
         try:
-            called(answerer, "prepare")
             return ask(answerer, questions, file, cfg.benchmark.decision == "logprob", answerer.name)
         except KeyboardInterrupt:
             sys.exit(130)

@@ -48,6 +48,10 @@ class Recorder(Answerer):
         self._now = 0
         self._lock = threading.Lock()
 
+    def identity(self) -> Mapping[str, Any]:
+        """The same of all classes that are derived from it."""
+        return {"name": self.name}
+
     def answer(self, request: Request) -> Reply:
         with self._lock:
             self._now += 1

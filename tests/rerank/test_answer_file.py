@@ -33,7 +33,7 @@ def answer(name: str, text: str = "Yes", status: str = "answered") -> Answer:
 
 def test_answers_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "ä folder" / "answers.jsonl"
-    full = Answer("猫/1", "s", "k", "answered", "ja\nно\u2028 \x00", "", {" Yes": -0.25}, 1.5, 7, 1, {"A": "ö"}, "m")
+    full = Answer("猫/1", "s", "k", "answered", "ja\nно\u2028 \x00", "", {" Yes": -0.25}, 1.5, 7, 1, choices={"A": "ö"}, answerer="m")
     with AnswerFile(path) as file:
         file.append(full)
         file.append(answer("b"))
@@ -42,7 +42,7 @@ def test_answers_are_read_back(tmp_path: Path) -> None:
     with AnswerFile(path) as file:
         assert file.find("k") == full
         assert file.find("nobody") is None
-        assert file.asked_before == 2
+        assert file.answers() == [full, answer("b")]
 
 
 @given(st.lists(ANSWERS, max_size=5))
@@ -110,7 +110,7 @@ def test_the_last_answer_counts_and_no_failure_takes_it_away(tmp_path: Path) -> 
         file.append(answer("a", "", "failed"))
     with AnswerFile(path) as file:
         assert file.find("key-a") == answer("a", "Yes")
-        assert file.asked_before == 1
+        assert file.answers() == [answer("a", "Yes")]
 
 
 def test_two_runs_cannot_write_one_file(tmp_path: Path) -> None:

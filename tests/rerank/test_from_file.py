@@ -104,5 +104,5 @@ def test_answers_of_a_run_are_such_a_file(tmp_path: Path) -> None:
     with AnswerFile(tmp_path / "second.jsonl") as file:
         second = ask(again, asked, file)
     assert plain(second) == plain(first)
-    assert [one.seconds for one in second.values()] == [one.seconds for one in first.values()]
+    assert all(second[place].seconds == one.seconds for place, one in first.items() if one.answered)
     assert again.name == "recorder"

@@ -89,7 +89,7 @@ def test_its_chat_method_is_given_pictures_frames_and_texts_in_order(tmp_path: P
     length = len(make_tokenizer({"image_token": "<image>"}))
     assert reply.text == repr((shown, ["user", None, 7, False, options, False, False], length))
     assert reply.tokens is None
-    answerer.begin([request().question])
+    answerer.warm_up([request().question])
     with pytest.raises(AnswerError, match="ValueError: cannot be shown"):
         answerer.answer(request(("fail",)))
     assert "60x40" in answerer.answer(request((Picture(pixels(40, 60)),))).text

@@ -18,14 +18,14 @@ from tests.rerank.hf_requests import TinyAnswerers, TinyModels, clip, pixels, pr
 
 def test_a_model_is_tried_before_the_first_question(tiny_answerers: TinyAnswerers) -> None:
     smol = tiny_answerers("smolvlm", clip_as="video")
-    smol.begin([request((clip(), "?")).question, request(("?",)).question])
+    smol.warm_up([request((clip(), "?")).question, request(("?",)).question])
     assert smol.answer(request((clip(), "?"))).completion_tokens
     with pytest.raises(ConfigError, match=r"cannot be asked about image and video with clip_as=video"):
-        smol.begin([request().question])
+        smol.warm_up([request().question])
     wrong = tiny_answerers("qwen2_vl", processor={"no_such_option": 3})
-    wrong.begin([request(("?",)).question])
+    wrong.warm_up([request(("?",)).question])
     with pytest.raises(ConfigError, match="no_such_option"):
-        wrong.begin([request().question])
+        wrong.warm_up([request().question])
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_chat_template_for_texts_is_found_out(tiny_models: TinyModels, templat
     answerer = prepared(tiny_models("qwen2_vl"))
     answerer._chat.processor.chat_template = template  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match=message):
-        answerer.begin([request().question])
+        answerer.warm_up([request().question])
 
 
 def test_a_chat_template_of_the_tokenizer_does_as_well(tiny_models: TinyModels, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_constants_and_the_oracle() -> None:
     fixed = FixedLetter("c")
     fixed.begin([letters("1", tuple("AB")), letters("2")])
     assert says(fixed, letters("1", tuple("AB"))) == "C"
-    assert fixed.identity() == {"name": "fixed_letter_C"}
+    assert fixed.identity()["name"] == "fixed_letter_C"
     assert says(FixedLetter(), letters("1")) == "A"
     assert says(Oracle(), letters("1")) == "B"
     AlwaysYes().begin([])
@@ -124,7 +124,6 @@ SCORES = np.array([[0.9, 0.2], [0.8, 0.3], [0.1, 0.7]], np.float32)  # q3 the wr
 def retriever(path: Path, blocks: dict[str, ScoreBlock]) -> Retriever:
     write_scores(path / "scores.npz", "tv", blocks)
     made = Retriever(path / "scores.npz")
-    made.prepare()
     return made
 
 
@@ -191,4 +190,4 @@ def test_scores_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"scores of 1 questions are not finite: news/q2 > b"):
         retriever(tmp_path, {"": ScoreBlock(QUERIES, TARGETS, broken)}).begin(QUESTIONS)
     with pytest.raises(DataError, match="there is no such score file"):
-        Retriever(tmp_path / "nowhere.npz").prepare()
+        Retriever(tmp_path / "nowhere.npz").begin(QUESTIONS)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from muvr_train.errors import DataError, shorten
+from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.rerank.answer_file import read_lines, refuse_wrong_kinds
-from muvr_train.rerank.one_question import options_of
+from muvr_train.rerank.answerers.file_lines import Line, Source, fitting, newest, refuse_other_choices
 from muvr_train.rerank.types import FAILED, Answerer, NoAnswerError, Question, Reply, Request
+
+log = logging.getLogger(__name__)
+OTHERWISE = (
+    "the file's answers to it are to another prompt, other options or another length than here (`asked` in "
+    "questions.jsonl): other settings of the benchmark"
+)
 
 
 class FileAnswers(Answerer):
@@ -18,98 +26,126 @@ class FileAnswers(Answerer):
 
     A line may name the `setting` (without one it is the answer in every setting), the `choices` that were offered, the
     `tokens` (log-probabilities of the first token) and the `seconds` that it took; `answers.jsonl` of any run is such
-    a file, and so is `questions.jsonl` with a text added to each line. Of several lines for one question the last one
-    with an answer counts. No video or image is looked at.
+    a file, and so is `questions.jsonl` with a text added to each line. These say what was `asked`: only what is asked
+    here is taken from them. Of several lines for one question the last one with an answer counts; several answerers
+    are told apart by `only`. No video or image is looked at.
 
     Args:
         path: the file.
+        only: name of the answerer whose lines count, or the `by` of its lines; None: there is one.
+
+    Raises:
+        ConfigError: `only` is no text.
     """
 
-    needs_visuals = False
+    needs_visuals, measured = False, False
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.name = self.path.stem
-        self._lines: dict[tuple[str, str], Mapping[str, Any]] = {}
+    def __init__(self, path: str | Path, only: str | None = None) -> None:
+        if only is not None and (not isinstance(only, str) or not only):
+            raise ConfigError(f"answerer.only must be the name of an answerer in quotes, got {only!r}")
+        self.path, self.only = Path(path), only
+        self.name = only or self.path.stem
         self._digest = ""
-
-    def prepare(self) -> None:
-        """Read the file.
-
-        Raises:
-            DataError: it is missing, or a line is broken (file and line are named).
-        """
-        self._lines.clear()
-        names = set()
-        for where, entry in read_lines(self.path):
-            line = _checked(entry, where)
-            place = (line["question"], line.get("setting") or "")
-            before = self._lines.get(place)
-            if before is None or line.get("status") != FAILED or before.get("status") == FAILED:
-                self._lines[place] = line
-            names.add(line.get("answerer"))
-        self._digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
-        (name,) = names if len(names) == 1 else (None,)
-        self.name = name or self.path.stem
+        self._chosen: dict[tuple[str, str], Line] = {}
+        self._otherwise: set[tuple[str, str]] = set()
 
     def identity(self) -> Mapping[str, Any]:
-        """Its content."""
-        return {"name": "file", "sha256": self._digest}
+        """Its content, and whose lines count."""
+        return {"name": "file", "sha256": self._digest, "only": self.only}
 
     def begin(self, questions: Sequence[Question]) -> None:
-        """Check that the file is about these questions.
+        """Read the file, and find the line for every question.
 
         Raises:
-            DataError: it holds none of them, or its answers are to other choices, or to another order of them.
+            DataError: it is missing, a line is broken (file and line are named), it holds none of the questions, its
+                answers are to other choices, or it has different answers to one question.
         """
-        lines = [(question, line) for question in questions if (line := self._line(question)) is not None]
-        if questions and not lines:
-            there = shorten(sorted({repr(name) for name, _ in self._lines}), 3) or "nothing"
-            raise DataError(
-                f"{self.path} has no answer to any of the {len(questions)} questions, such as {questions[0].id!r} "
-                f"(setting {questions[0].setting}); it holds {there}. questions.jsonl in the results folder lists what "
-                "is asked"
+        lines = self._read()
+        by_question: dict[str, list[Line]] = {}
+        for line in lines:
+            by_question.setdefault(line.question, []).append(line)
+        places = {(one.id, one.setting): one for one in questions}
+        there = {place: [line for line in by_question.get(place[0], []) if line.is_in(place[1])] for place in places}
+        fit = {place: fitting(places[place], kept, self.wants_logprobs) for place, kept in there.items()}
+        self._otherwise = {place for place in places if there[place] and not fit[place]}
+        if questions and not any(fit.values()):
+            raise self._nothing(questions, there, lines)
+        self._refuse_several(fit)
+        self._chosen = {place: newest(kept, self.path) for place, kept in fit.items() if kept}
+        for place, line in self._chosen.items():
+            refuse_other_choices(places[place], line, self.path)
+        names = {line.answerer for line in self._chosen.values()} - {""}
+        self.name = names.pop() if len(names) == 1 else self.path.stem
+        unguarded = [line for place, line in self._chosen.items() if line.unguarded(places[place])]
+        if unguarded:
+            log.warning(
+                "%s: %d of %d answers have no 'choices': whether their letters are those of the options here cannot be "
+                "checked",
+                self.path,
+                len(unguarded),
+                len(self._chosen),
             )
-        for question, line in lines:
-            _refuse_other_choices(question, line, self.path)
 
     def answer(self, request: Request) -> Reply:
         """Look it up."""
-        line = self._line(request.question)
+        place = request.question.id, request.question.setting
+        line = self._chosen.get(place)
         if line is None:
-            raise NoAnswerError("not in the file")
-        if line.get("status") == FAILED:
-            raise NoAnswerError(line.get("reason") or "failed when it was asked")
-        numbers = {name: line.get(name) for name in ("prompt_tokens", "completion_tokens", "seconds")}
-        return Reply(line["text"], tokens=line.get("tokens"), **numbers)
+            raise NoAnswerError(OTHERWISE if place in self._otherwise else "not in the file")
+        if not line.answered:
+            raise NoAnswerError(line.entry.get("reason") or "failed when it was asked")
+        numbers = {name: line.entry.get(name) for name in ("prompt_tokens", "completion_tokens", "seconds")}
+        return Reply(line.text, tokens=line.entry.get("tokens"), **numbers)
 
-    def _line(self, question: Question) -> Mapping[str, Any] | None:
-        return self._lines.get((question.id, question.setting)) or self._lines.get((question.id, ""))
+    def _read(self) -> list[Line]:
+        lines = [_line(entry, where) for where, entry in read_lines(self.path)]
+        self._digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
+        if self.only is None:
+            return lines
+        kept = [line for line in lines if self.only in line.source]
+        if not kept:
+            names = shorten(sorted({line.answerer or "nobody" for line in lines}), 5) or "nobody"
+            raise DataError(f"answerer.only={self.only}: {self.path} has answers of {names}")
+        return kept
+
+    def _nothing(
+        self, questions: Sequence[Question], there: Mapping[tuple[str, str], Sequence[Line]], lines: Sequence[Line]
+    ) -> DataError:
+        """No line is an answer to a question: say why."""
+        for question in questions:
+            for line in there[question.id, question.setting]:
+                refuse_other_choices(question, line, self.path)
+                return DataError(f"{self.path}: {question.id} ({question.setting}), as all others: {OTHERWISE}")
+        held = shorten(sorted({repr((line.question, line.setting)) for line in lines}), 3) or "nothing"
+        return DataError(
+            f"{self.path} has no answer to any of the {len(questions)} questions, such as {questions[0].id!r} "
+            f"(setting {questions[0].setting}); it holds {held}. questions.jsonl in the results folder lists what "
+            "is asked"
+        )
+
+    def _refuse_several(self, fit: Mapping[tuple[str, str], Sequence[Line]]) -> None:
+        """Refuse different answers of several answerers to one question: which ones are meant?"""
+        counts = Counter(line.source for kept in fit.values() for line in kept if line.answered)
+        for place, kept in fit.items():
+            lines = [line for line in kept if line.source in counts]
+            if len({line.source for line in lines}) < 2 or len({line.outcome for line in lines}) < 2:
+                continue
+            names = Counter(source.answerer for source in counts)
+            told = [_told(source, count, names[source.answerer] > 1) for source, count in counts.items()]
+            raise DataError(
+                f"{self.path} has different answers to {place[0]} ({place[1]}), by several answerers or settings of "
+                f"one: {', '.join(told)}. Choose with answerer.only=NAME (or answerer.only=BY)"
+            )
 
 
-def _checked(entry: dict[str, Any], where: str) -> dict[str, Any]:
+def _told(source: Source, count: int, with_by: bool) -> str:
+    return f"{source.answerer or 'no name'}{f' (by {source.by})' if with_by else ''}: {count}"
+
+
+def _line(entry: dict[str, Any], where: str) -> Line:
     refuse_wrong_kinds(entry, where)
     if not isinstance(entry.get("question"), str):
         raise DataError(f"{where} has no 'question', the id as in questions.jsonl")
-    if entry.get("status") != FAILED and not isinstance(entry.get("text"), str):
-        if "key" not in entry:  # of ours, in which an empty text is left out
-            raise DataError(f"{where} has no 'text', the answer to {entry['question']}")
-        entry["text"] = ""
-    return entry
-
-
-def _refuse_other_choices(question: Question, line: Mapping[str, Any], path: Path) -> None:
-    given, options = line.get("choices"), options_of(question)
-    ours: Any = list(question.choices)
-    if isinstance(given, dict):
-        ours = dict(options) if options else dict(zip(ours, ours, strict=True))
-    if given is not None and given != ours:
-        raise DataError(
-            f"{path}: the answer to {question.id} is to the choices {_short(given)}, here they are {_short(ours)}. "
-            "Options are in another order with another benchmark.seed or benchmark.duplicates: give those of the file"
-        )
-
-
-def _short(choices: Any) -> str:
-    text = str(choices)
-    return text if len(text) <= 160 else f"{text[:160]}..."
+    if entry.get("status") != FAILED and "text" not in entry and "key" not in entry:
+        raise DataError(f"{where} has no 'text', the answer to {entry['question']}")  # ours leave an empty one out
+    return Line(entry, where)

@@ -16,6 +16,7 @@ from muvr_train.rerank.answerers.hf_chat import Chat
 from muvr_train.rerank.answerers.hf_folder import fingerprint, first_line, model_folder
 from muvr_train.rerank.answerers.hf_inputs import InputSettings
 from muvr_train.rerank.answerers.hf_loading import INSTALL, LoadSettings, load_chat
+from muvr_train.rerank.answerers.setting_checks import check_flags, check_mappings, check_number, check_texts
 from muvr_train.rerank.types import Answerer, AnswerError, Clip, Part, Picture, Question, Reply, Request
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
@@ -81,8 +82,10 @@ class Transformers(Answerer):
             if value not in known:
                 raise ConfigError(f"answerer.{name}={value} is not possible: choose from {', '.join(known)}")
         for name, number in (("max_pixels", max_pixels), ("min_pixels", min_pixels), ("max_tokens", max_tokens)):
-            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-                raise ConfigError(f"answerer.{name}={number} must be a whole number of at least 1, or null")
+            check_number(name, number, 1, whole=True, optional=True)
+        check_texts(revision=revision, device_map=device_map, attention=attention)
+        check_flags(trust_remote_code=trust_remote_code, frame_times=frame_times)
+        check_mappings(processor=processor, template=template)
         if max_pixels and min_pixels and min_pixels > max_pixels:
             raise ConfigError(f"answerer.min_pixels={min_pixels} is more than answerer.max_pixels={max_pixels}")
         path = Path(model).expanduser()
@@ -131,7 +134,7 @@ class Transformers(Answerer):
             raise ConfigError(f"answerer=transformers needs {', '.join(missing)}: {INSTALL}")
         self._chat = load_chat(self.model, self.folder, self.load, self.inputs)
 
-    def begin(self, questions: Sequence[Question]) -> None:
+    def warm_up(self, questions: Sequence[Question]) -> None:
         """Ask about a grey picture, a grey video, or both, as the questions have them: faults show at once.
 
         Raises:
