@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from muvr_train.reports.answer_entries import prompt_of
@@ -50,6 +51,7 @@ def write_answer_results(
     rows: Sequence[Mapping[str, Any]],
     meta: Mapping[str, Any],
     logprobs: bool = False,
+    reasons: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> dict[str, float]:
     """Write results.json, metrics.json, per_question.csv and questions.jsonl, each at once (temp file + rename).
 
@@ -63,6 +65,7 @@ def write_answer_results(
         rows: of results.json.
         meta: of results.json; the definitions are added.
         logprobs: whether log-probabilities were asked for.
+        reasons: (id, setting) -> why the answer is invalid, of those that are.
 
     Returns:
         The flat metrics `all/<benchmark>/<mode>/<partition>/<metric>`.
@@ -75,7 +78,7 @@ def write_answer_results(
         if value is not None
     }
     write_questions(folder, questions, logprobs)
-    _write(folder / "per_question.csv", _csv(questions, verdicts, answers))
+    _write(folder / "per_question.csv", _csv(questions, verdicts, answers, reasons))
     write_json(folder / "results.json", {"meta": {**meta, "definitions": definitions_of(rows)}, "rows": list(rows)})
     write_json(folder / "metrics.json", flat)
     return flat
@@ -119,6 +122,7 @@ def _csv(
     questions: Sequence[Question],
     verdicts: Mapping[tuple[str, str], str | None],
     answers: Mapping[tuple[str, str], Answer],
+    reasons: Mapping[tuple[str, str], str],
 ) -> str:
     facts = [name for name in FACTS if any(name in question.about for question in questions)]
     text = io.StringIO()
@@ -130,7 +134,8 @@ def _csv(
         status = answer.status if said is not None or not answer.answered else "invalid"
         about = [question.about.get(name, "") for name in facts]
         right = int(said in right_choices(question))
-        writer.writerow([*place, *about, question.truth, said or "", right, status, answer.text, answer.reason])
+        why = answer.reason or reasons.get(place, "")
+        writer.writerow([*place, *about, question.truth, said or "", right, status, answer.text, why])
     return text.getvalue()
 
 

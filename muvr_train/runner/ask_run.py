@@ -19,6 +19,7 @@ from muvr_train.reports.answer_pictures import keep_sheets
 from muvr_train.reports.answer_tables import print_answer_tables
 from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.asking import ask
+from muvr_train.rerank.invalid import invalid_note, why_invalid
 from muvr_train.rerank.parsing import verdict
 from muvr_train.rerank.types import Answer, Answerer, Question
 from muvr_train.rerank.visuals import Media
@@ -50,12 +51,13 @@ def ask_and_score(cfg: DictConfig) -> dict[str, float]:
     shown = asked.questions
     if cfg.benchmark.report and answerer.needs_visuals:
         shown = keep_sheets(shown, folder / PICTURES, limits.picture_bytes)
-    answers = answers_of(cfg, answerer, shown)
+    answers, kept = answers_of(cfg, answerer, shown)
     verdicts = verdicts_of(cfg, asked, answers)
+    reasons = reasons_of(cfg, asked, verdicts, answers)
     rows = asked.score(verdicts, answers)
-    meta = describe(cfg, answerer, asked, verdicts, answers)
+    meta = describe(cfg, answerer, asked, reasons, answers, kept)
     logprobs = cfg.benchmark.decision == "logprob"
-    flat = write_answer_results(folder, asked.questions, verdicts, answers, rows, meta, logprobs)
+    flat = write_answer_results(folder, asked.questions, verdicts, answers, rows, meta, logprobs, reasons)
     published = references(cfg, asked)
     print_answer_tables(rows, str(meta["model"]), published, meta["notes"])
     log.info("results are in %s", folder)
@@ -66,16 +68,25 @@ def ask_and_score(cfg: DictConfig) -> dict[str, float]:
     return flat
 
 
-def answers_of(cfg: DictConfig, answerer: Answerer, questions: Sequence[Question]) -> dict[Place, Answer]:
-    """Ask what is not answered yet; every answer goes into the file of answers at once."""
+def answers_of(cfg: DictConfig, answerer: Answerer, questions: Sequence[Question]) -> tuple[dict[Place, Answer], int]:
+    """Ask what is not answered yet; every answer goes into the file of answers at once.
+
+    Returns:
+        (answers, how many of them the file had before).
+    """
     path = answers_path(cfg) or Path(cfg.out) / "answers.jsonl"
     with AnswerFile(path) as file:
+        before = {answer.key for answer in file.answers() if answer.answered}
         try:
-            return ask(answerer, questions, file, cfg.benchmark.decision == "logprob", answerer.name)
+            answers = ask(answerer, questions, file, cfg.benchmark.decision == "logprob", answerer.name)
         except KeyboardInterrupt:
             sys.exit(130)
         finally:
             answerer.close()
+    kept = sum(answer.key in before for answer in answers.values())
+    if kept:
+        log.info("%d of %d answers were there already (%s), %d asked", kept, len(answers), path, len(answers) - kept)
+    return answers, kept
 
 
 def verdicts_of(cfg: DictConfig, asked: QuestionSet, answers: Mapping[Place, Answer]) -> dict[Place, str | None]:
@@ -90,12 +101,27 @@ def verdicts_of(cfg: DictConfig, asked: QuestionSet, answers: Mapping[Place, Ans
     }
 
 
+def reasons_of(
+    cfg: DictConfig, asked: QuestionSet, verdicts: Mapping[Place, str | None], answers: Mapping[Place, Answer]
+) -> dict[Place, str]:
+    """Say of each answer that could not be read why."""
+    benchmark = cfg.benchmark
+    languages, reasoning = tuple(benchmark.get("languages") or ("en",)), bool(benchmark.get("reasoning"))
+    places = {(question.id, question.setting): question for question in asked.questions}
+    return {
+        place: why_invalid(answers[place], question, benchmark.decision, reasoning, languages)
+        for place, question in places.items()
+        if verdicts[place] is None and answers[place].answered
+    }
+
+
 def describe(
     cfg: DictConfig,
     answerer: Answerer,
     asked: QuestionSet,
-    verdicts: Mapping[Place, str | None],
+    reasons: Mapping[Place, str],
     answers: Mapping[Place, Answer],
+    kept: int,
 ) -> dict[str, Any]:
     """Collect the facts of results.json's `meta`."""
     failed = sum(not answer.answered for answer in answers.values())
@@ -103,11 +129,13 @@ def describe(
         "questions": len(answers),
         "answered": len(answers) - failed,
         "failed": failed,
-        "invalid": sum(said is None for said in verdicts.values()) - failed,
+        "invalid": len(reasons),
+        "from_file": kept,
     }
     notes = list(asked.notes)
     if failed:
         notes.append(f"{failed} of {len(answers)} questions failed and count as wrong.")
+    notes += invalid_note(reasons, answers, "languages" in cfg.benchmark)
     return {
         **about_program(cfg),
         "benchmark": cfg.benchmark.name,
