@@ -22,7 +22,12 @@ QA = ("benchmark=muvr_qa", "out=o")
         (("answerer=openai", "answerer.model=m", "answerer.image_format=gif"), "jpeg, png"),
         (("answerer=openai", "answerer.model=m", "answerer.image_qualty=9"), "did you mean 'answerer.image_quality'"),
         (("answerer=openai", "answerer.model=m", "+answerer.extra.stream=true"), "answerer.extra.stream"),
+        (("answerer=openai", "answerer.model=m", "answerer.extra=x"), "answerer.extra must be keys with values"),
+        (("answerer=openai", "answerer.model=m", "answerer.extra=0"), "answerer.extra must be keys with values"),
         (("answerer=transformers", "answerer.model=m", "answerer.dtype=int3"), "answerer.dtype=int3"),
+        (("answerer=transformers", "answerer.model=m", "answerer.template=x"), "answerer.template must be keys with"),
+        (("answerer=transformers", "answerer.model=m", "answerer.processor=x"), "answerer.processor must be keys with"),
+        (("answerer=transformers", "answerer.model=m", "answerer.trust_remote_code=maybe"), "must be true or false"),
     ],
 )
 def test_they_are_named(settings: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,4 +49,5 @@ def test_right_ones_are_taken_as_typed(
     settings: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "of nobody")
     assert cli.prepare([*QA, "answerer=openai", *settings], "evaluate")
