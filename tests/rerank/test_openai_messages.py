@@ -40,16 +40,16 @@ def token(text: str, value: float, *others: tuple[str, float]) -> dict[str, Any]
     ],
 )
 def test_the_text_is_kept_as_it_came(message: dict[str, Any], finish: str, text: str) -> None:
-    assert read_reply(body(message, finish=finish)) == Reply(text)
+    assert read_reply(body(message, finish=finish)) == Reply(text, finish=finish)
 
 
 def test_tokens_are_counted_where_the_server_counts_them() -> None:
     usage = {"prompt_tokens": 812, "completion_tokens": 3, "total_tokens": 815}
-    assert read_reply(body({"content": "No"}, usage=usage)) == Reply("No", None, 812, 3)
+    assert read_reply(body({"content": "No"}, usage=usage)) == Reply("No", None, 812, 3, finish="stop")
     odd = {"prompt_tokens": "many", "completion_tokens": None}
-    assert read_reply(body({"content": "No"}, usage=odd)) == Reply("No")
-    assert read_reply(body({"content": "No"}, usage=None)) == Reply("No")
-    assert read_reply(b"\xef\xbb\xbf" + body({"content": "No"})) == Reply("No")
+    assert read_reply(body({"content": "No"}, usage=odd)) == Reply("No", finish="stop")
+    assert read_reply(body({"content": "No"}, usage=None)) == Reply("No", finish="stop")
+    assert read_reply(b"\xef\xbb\xbf" + body({"content": "No"})) == Reply("No", finish="stop")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_server_without_log_probabilities_stops_the_run(given: object) -> None
     with pytest.raises(AnswerError, match="decision=text") as error:
         read_reply(body({"content": "Yes"}, given), logprobs=True)
     assert error.value.fatal
-    assert read_reply(body({"content": ""}, given), logprobs=True) == Reply("")  # nothing was said
+    assert read_reply(body({"content": ""}, given), logprobs=True) == Reply("", finish="stop")  # nothing was said
 
 
 def test_one_text_is_sent_as_a_plain_text() -> None:

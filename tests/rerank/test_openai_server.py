@@ -24,7 +24,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_texts_and_pixels_arrive_in_order() -> None:
     parts = ("Look", Picture(plain("red")), "then", Clip((plain("green"), plain("blue"), plain("white"))), "Well, 何?")
     with LocalServer() as server, Asking(server) as asking:
-        assert asking.ask(*parts) == Reply("Look red then green blue white Well, 何?", None, 7, 2)
+        assert asking.ask(*parts) == Reply("Look red then green blue white Well, 何?", None, 7, 2, finish="stop")
         (asked,) = server.asked
     assert [getattr(part, "shape", part) for part in asked.shown] == [
         "Look", (24, 32, 3), "then", (24, 32, 3), (24, 32, 3), (24, 32, 3), "Well, 何?",
