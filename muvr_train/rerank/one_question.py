@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muvr_train.errors import DataError, MuvrTrainError
@@ -106,7 +106,7 @@ class Asker:
         for logprobs in dict.fromkeys((self.logprobs, True)):
             found = file.find(self.key_of(question, logprobs))
             if found is not None and found.answered:
-                return found
+                return replace(found, question=question.id, setting=question.setting)  # a file cannot hold every id
         return None
 
     def kept(self, questions: Iterable[Question], file: AnswerFile) -> set[tuple[str, str]]:

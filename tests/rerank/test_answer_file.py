@@ -33,7 +33,20 @@ def answer(name: str, text: str = "Yes", status: str = "answered") -> Answer:
 
 def test_answers_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "ä folder" / "answers.jsonl"
-    full = Answer("猫/1", "s", "k", "answered", "ja\nно\u2028 \x00", "", {" Yes": -0.25}, 1.5, 7, 1, choices={"A": "ö"}, answerer="m")
+    full = Answer(
+        "猫/1",
+        "s",
+        "k",
+        "answered",
+        "ja\nно\u2028 \x00",
+        "",
+        {" Yes": -0.25},
+        1.5,
+        7,
+        1,
+        choices={"A": "ö"},
+        answerer="m",
+    )
     with AnswerFile(path) as file:
         file.append(full)
         file.append(answer("b"))
@@ -135,3 +148,27 @@ def test_a_folder_is_no_answer_file(tmp_path: Path) -> None:
         AnswerFile(tmp_path)
     with pytest.raises(DataError, match="cannot be read"):
         list(read_answers(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('"text": null', "'text' is a text, here it is null"),
+        ('"text": "a", "key": null', "has no 'key'"),
+        ('"text": "a", "seconds": NaN', "'seconds' is a finite number"),
+        ('"text": "a", "prompt_tokens": -1', "'prompt_tokens' is a finite number of at least 0"),
+    ],
+)
+def test_values_that_no_answer_has_are_named(tmp_path: Path, more: str, message: str) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text(f'\n{{"question": "a", "setting": "s", "key": "k", "status": "answered", {more}}}\n')
+    with pytest.raises(DataError, match=rf"answers\.jsonl:2.*{message}"):
+        list(read_answers(path))
+
+
+def test_what_is_null_is_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text(
+        '{"question": "a", "setting": "s", "key": "k", "status": "failed", "text": null, "reason": null, "tokens": null}'
+    )
+    assert list(read_answers(path)) == [Answer("a", "s", "k", "failed")]
