@@ -69,6 +69,8 @@ def code_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", cache)
         patch.setattr(sys, "path", [*sys.path])
         yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
+        del sys.modules[name]
 
 
 def test_code_of_a_model_runs_only_if_allowed(tmp_path: Path) -> None:
@@ -96,8 +98,8 @@ def test_its_chat_method_is_given_pictures_frames_and_texts_in_order(tmp_path: P
 
 
 def test_other_code_cannot_be_asked_by_a_chat_template(tmp_path: Path) -> None:
-    folder = make(tmp_path / "model", kind="internvl_chat", architecture="InternVLChatModel")
-    with pytest.raises(DataError, match=r"internvl_chat, its own code cannot be asked by a chat template.*openai"):
+    folder = make(tmp_path / "model", kind="other_chat", architecture="OtherChatModel")
+    with pytest.raises(DataError, match=r"other_chat, its own code cannot be asked by a chat template.*openai"):
         Transformers(str(folder), trust_remote_code=True).prepare()
 
 

@@ -21,7 +21,7 @@ from muvr_train.rerank.types import Answerer, AnswerError, Clip, Part, Picture, 
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 CLIPS = ("frames", "video")
-INTERFACES = ("auto", "chat_template", "minicpm_v")
+INTERFACES = ("auto", "chat_template", "minicpm_v", "internvl_chat")
 PACKAGES = ("torch", "torchvision", "transformers")
 LESS = "show fewer frames (benchmark.frames), smaller ones (benchmark.resolution, answerer.max_pixels)"
 _GREY = np.full((64, 64, 3), 128, np.uint8)
@@ -32,8 +32,8 @@ GREY: Mapping[str, Part] = {"image": Picture(_GREY), "video": Clip((_GREY, _GREY
 class Transformers(Answerer):
     """A model that AutoModelForImageTextToText loads, with its processor and chat template; greedy, one at a time.
 
-    Qwen2-VL, Qwen2.5-VL, Qwen3-VL, InternVL (-hf), LLaVA-OneVision, SmolVLM and others; and MiniCPM-V by the chat
-    method of its own code.
+    Qwen2-VL, Qwen2.5-VL, Qwen3-VL, InternVL (-hf), LLaVA-OneVision, SmolVLM and others; and MiniCPM-V and InternVL by
+    the chat methods of their own code.
 
     Args:
         model: a folder, or a name on the Hugging Face hub (downloaded, or taken from the cache).
@@ -42,7 +42,8 @@ class Transformers(Answerer):
         device_map: None: the best single device; a device such as cuda:1; or auto, balanced ... (package accelerate).
         attention: eager, sdpa, flash_attention_2 ...; None: what the model prefers.
         trust_remote_code: whether program code that comes with the model may run.
-        interface: chat_template, minicpm_v (chat(msgs=..., tokenizer=...)), or auto: what the model has.
+        interface: chat_template, minicpm_v (chat(msgs=..., tokenizer=...)), internvl_chat (chat(tokenizer,
+            pixel_values, ...)), or auto: what the model has.
         clip_as: frames: a clip is given as images in order; video: as the processor's video.
         frame_times: put its time before each frame of a clip that is given as images.
         max_pixels: of a picture, for processors that have such bounds (Qwen).

@@ -13,10 +13,14 @@ from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.rerank.answerers.hf_chat import Chat, MethodChat, TemplateChat
 from muvr_train.rerank.answerers.hf_folder import first_line
 from muvr_train.rerank.answerers.hf_inputs import InputSettings, bound_pixels
+from muvr_train.rerank.answerers.hf_internvl import InternVLChat
+from muvr_train.rerank.answerers.setting_checks import check_number
 
 INSTALL = "pip install 'muvr-train[mllm]'"
 SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 """Values of device_map that spread a model over devices; any other one is a single device."""
+OWN = {"MiniCPM": "minicpm_v", "InternVLChatModel": "internvl_chat"}
+"""Interfaces of models that come with code, by how their architecture's name begins."""
 ELSEWHERE = "take another model, or ask this one by a server (answerer=openai) or a class of your own"
 
 
@@ -46,9 +50,10 @@ def load_chat(model: str, folder: Path, settings: LoadSettings, inputs: InputSet
     """
     facts = read_config(model, folder)
     with _explained(model, folder, settings, facts):
-        if interface_of(facts, settings.interface) == "minicpm_v":
-            return _method_chat(model, folder, settings, inputs)
-        return _template_chat(model, folder, settings, inputs)
+        interface = interface_of(facts, settings.interface)
+        if interface == "chat_template":
+            return _template_chat(model, folder, settings, inputs)
+        return _method_chat(model, folder, settings, inputs, interface)
 
 
 def read_config(model: str, folder: Path) -> Mapping[str, Any]:
@@ -71,9 +76,10 @@ def read_config(model: str, folder: Path) -> Mapping[str, Any]:
 
 
 def interface_of(facts: Mapping[str, Any], interface: str) -> str:
-    """Choose how to ask: MiniCPM-V's own code has a chat method, all others have a chat template."""
-    own = "auto_map" in facts and str(next(iter(facts.get("architectures") or [""]))).startswith("MiniCPM")
-    return ("minicpm_v" if own else "chat_template") if interface == "auto" else interface
+    """Choose how to ask: the own code of MiniCPM-V and InternVL has a chat method, all others have a chat template."""
+    architecture = str(next(iter(facts.get("architectures") or [""]))) if "auto_map" in facts else ""
+    own = next((name for start, name in OWN.items() if architecture.startswith(start)), "chat_template")
+    return own if interface == "auto" else interface
 
 
 def _template_chat(model: str, folder: Path, settings: LoadSettings, inputs: InputSettings) -> Chat:
@@ -106,7 +112,7 @@ def _template_chat(model: str, folder: Path, settings: LoadSettings, inputs: Inp
     return TemplateChat(_model(AutoModelForImageTextToText, folder, settings), processor, inputs)
 
 
-def _method_chat(model: str, folder: Path, settings: LoadSettings, inputs: InputSettings) -> Chat:
+def _method_chat(model: str, folder: Path, settings: LoadSettings, inputs: InputSettings, interface: str) -> Chat:
     from transformers import AutoModel, AutoTokenizer
 
     if inputs.clip_as == "video" or inputs.max_pixels or inputs.min_pixels or inputs.template:
@@ -114,11 +120,22 @@ def _method_chat(model: str, folder: Path, settings: LoadSettings, inputs: Input
             f"answerer.model={model} is asked by its own chat method, which takes frames only: leave clip_as=frames, "
             "and max_pixels, min_pixels and template unset"
         )
+    if interface == "internvl_chat":
+        check_number("processor.max_num", inputs.processor.get("max_num", 1), 1, whole=True)
+        if other := sorted(set(inputs.processor) - {"max_num"}):
+            raise ConfigError(f"answerer.processor.{other[0]}: of InternVL's chat method only max_num can be set")
     tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=settings.trust_remote_code)
     loaded = _model(AutoModel, folder, settings)
     if not callable(getattr(loaded, "chat", None)):
-        raise ConfigError(f"answerer.interface=minicpm_v: {type(loaded).__name__} of {model} has no method chat")
-    return MethodChat(loaded, tokenizer, inputs)
+        raise ConfigError(f"answerer.interface={interface}: {type(loaded).__name__} of {model} has no method chat")
+    if interface == "minicpm_v":
+        return MethodChat(loaded, tokenizer, inputs)
+    if not hasattr(getattr(loaded, "language_model", loaded), "generate"):
+        raise ConfigError(
+            f"answerer.model={model}: its own code is for transformers before 4.50: say pip install "
+            "'transformers==4.49.*', or ask it by a server (answerer=openai)"
+        )
+    return InternVLChat(loaded, tokenizer, inputs)
 
 
 def _model(kind: Any, folder: Path, settings: LoadSettings) -> Any:
