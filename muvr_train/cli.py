@@ -23,6 +23,7 @@ from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.launched import PREPARED, rank, silence_torch, world_size
 from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
+from muvr_train.preflight.answerers import how_to_give
 from muvr_train.preflight.complete import complete_out, complete_run
 from muvr_train.preflight.compose import Composer, missing_keys, one_line, sweep_values
 from muvr_train.preflight.exported import with_weights_file
@@ -229,7 +230,7 @@ def check(composer: Composer, texts: list[str], multirun: bool, features: bool =
     for cfg in configs:
         try:
             if absent := missing_keys(cfg):
-                raise ConfigError(f"{absent[0]} must be given: add {absent[0]}=...")
+                raise ConfigError(f"{absent[0]} must be given: add {how_to_give(cfg, absent[0])}")
             check_values(cfg)
             if features:
                 check_sources(cfg)

@@ -21,6 +21,24 @@ SAYS = {**dict.fromkeys(("AlwaysYes", "AlwaysNo", "Retriever"), "yes or no"), "F
 """References that answer one kind of question only."""
 
 
+HOW = {
+    f"{REFERENCES}Retriever.scores": "answerer.scores=FILE, the scores of a retriever: python evaluate.py "
+    "ckpt_path=... (or model=frame_max) save_scores=true out=DIR writes DIR/scores_<mode>.npz",
+    f"{FILE}FileAnswers.path": "answerer.path=FILE, a line of JSON for each answer: answers.jsonl of a run, or "
+    "answers of your own to the questions.jsonl that every run writes (answerer=coin does without any model)",
+    f"{OPENAI}OpenAIServer.model": "answerer.model=NAME, what the server calls the model (it lists them under "
+    "<base_url>/models)",
+    f"{LIGHT[1]}Transformers.model": "answerer.model=FOLDER, or its name on the Hugging Face hub, such as "
+    "answerer.model=Qwen/Qwen2.5-VL-7B-Instruct",
+}
+"""What settings that must be given are, and where they come from."""
+
+
+def how_to_give(cfg: DictConfig, key: str) -> str:
+    """Say what to add where a setting must be given."""
+    return HOW.get(f"{target_of(cfg)}.{key.removeprefix('answerer.')}", f"{key}=...")
+
+
 def target_of(cfg: DictConfig) -> str:
     """Module and class of the answerer, "" where there is none."""
     return str(OmegaConf.select(cfg, "answerer._target_", default="", throw_on_missing=False) or "")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +52,83 @@ def complete_run(typed: list[str], configs: list[DictConfig], multirun: bool, re
 
 def complete_out(typed: list[str], configs: list[DictConfig], multirun: bool, resume: bool, show: bool) -> list[str]:
     """Check what is evaluated, and name the results folder."""
-    del resume, show
+    del resume
     for cfg in configs:
         _check_subject(typed, cfg)
+        if cfg.out is not None and not show:
+            check_folder(str(cfg.out))
     cfg = configs[0]
     swept, name = len({c.out for c in configs}) > 1, cfg.out
     if name is not None and not multirun:
         warn_of_replaced(cfg)
     if name is None:
         name = f"outputs/{runs.unused(Path('outputs'), f'{_subject(cfg)}-{runs.time_stamp()}'.replace('/', '-'))}"
+    typed = with_swept_groups(typed, configs) if multirun else typed
     number = "_${hydra:job.num}" if multirun and not swept else ""
     if cfg.out is None or number:
         typed = [text for text in typed if split_override(text)[1] != "out"]
-        typed.append(f"out={quote_value(str(name))[:-1]}{number}'")
+        start = quote_value(str(name))[:-1]
+        if cfg.out is None and len({_subject(c) for c in configs}) > 1:
+            start = f"'outputs/{_subjects(configs)}-{runs.time_stamp()}"
+        typed.append(f"out={start}{number}'")
+    if multirun and any(Path(c.out or "outputs").is_absolute() for c in configs):
+        typed.append("hydra.sweep.subdir='${out}'")
+        if not all(Path(c.out or "outputs").is_absolute() for c in configs):
+            typed.append("hydra.sweep.dir=.")
     return typed
+
+
+def check_folder(out: str) -> None:
+    """Check that a results folder is there or can be made.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not out.strip():
+        raise ConfigError("out= names no folder: give out=outputs/NAME, or leave it out")
+    path = Path(out).absolute()
+    made = []
+    try:
+        places = (path, *path.parents)
+        there = next(place for place in places if os.path.lexists(place))
+        if not there.is_dir():
+            raise ConfigError(f"out={out}: {there} is a file and no folder; choose another out=")
+        for place in reversed(places[: places.index(there)]):  # nothing but trying it says whether it can be made
+            place.mkdir()
+            made.append(place)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise ConfigError(f"out={out}: nothing can be written there; choose another out=")
+    except OSError as error:
+        raise ConfigError(f"out={out} cannot be made: {error.strerror}; choose another out=") from error
+    finally:
+        for place in reversed(made):
+            with suppress(OSError):  # something else was put there meanwhile
+                place.rmdir()
+
+
+def with_swept_groups(typed: list[str], configs: list[DictConfig]) -> list[str]:
+    """Force settings of a group that is swept: Hydra composes a sweep once without any choice, where they are unknown.
+
+    >>> with_swept_groups(["answerer=coin,oracle"], [])
+    ['answerer=coin,oracle']
+    """
+    choices = [cfg.hydra.runtime.choices for cfg in configs]
+    swept = {group for one in choices for group in one if len({other.get(group) for other in choices}) > 1}
+    forced = []
+    for text in typed:
+        prefix, key, _ = split_override(text)
+        group, dot, _ = key.partition(".")
+        forced.append(f"++{text}" if dot and not prefix and group in swept else text)
+    return forced
+
+
+def _subjects(configs: list[DictConfig]) -> str:
+    """Let each run of a sweep be named by what it evaluates, in Hydra's grammar."""
+    if all(asks_questions(cfg) for cfg in configs):
+        return "${benchmark.name}-${hydra:runtime.choices.answerer}"
+    if all(not asks_questions(cfg) and cfg.ckpt_path is None and not cfg.get("scores") for cfg in configs):
+        return "${hydra:runtime.choices.model}"
+    return "${benchmark.name}"
 
 
 def _subject(cfg: DictConfig) -> str:

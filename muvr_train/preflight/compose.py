@@ -26,10 +26,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.errors import ConfigError
 from muvr_train.names import hint, nearest_keys, nearest_names
+from muvr_train.preflight.questions import ALONE
 
 MOST_GROUP_VARIANTS = 8
 """Composing takes about a tenth of a second; the rest of a large sweep is checked when its jobs start."""
 MOST_VALUES = 100
+ASKING = "benchmark.questions"
+"""A setting that only benchmarks of questions have."""
 OPEN = ("optimizer.lr_ratios", "answerer.extra", "answerer.processor", "answerer.template")
 """Nodes whose keys are the user's own."""
 
@@ -170,6 +173,9 @@ class Composer:
             if name in known:
                 continue
             candidates = [other for other in known if not other.startswith("hydra.") and other != "hydra"]
+            groups = self.loader.list_groups("")
+            if ASKING in known:  # questions to an answerer read nothing else
+                candidates, groups = ([one for one in names if not _is_alone(one)] for names in (candidates, groups))
             parent = name.rpartition(".")[0]
             inside = sorted(k.rpartition(".")[2] for k in candidates if parent and k.rpartition(".")[0] == parent)
             listed = f"{parent} has {', '.join(inside)}; " if inside else ""
@@ -177,7 +183,7 @@ class Composer:
                 raise ConfigError(f"{name}: there is no such setting here; {' and '.join(others)} would have it")
             if parent in OPEN:
                 raise ConfigError(f"{name}: there is no such entry yet ({listed}a new one is added with +{name}=...)")
-            near = nearest_keys(name, candidates + self.loader.list_groups(""))
+            near = nearest_keys(name, candidates + groups)
             raise ConfigError(f"{name}: there is no such setting{hint(near)} ({listed}+{name}=... would add a new one)")
 
     def _options_with(self, name: str) -> list[str]:
@@ -189,6 +195,10 @@ class Composer:
             if loaded is not None and rest in dotted_keys(loaded.config):
                 found.append(f"{group}={option}")
         return found
+
+
+def _is_alone(key: str) -> bool:
+    return any(key == one or key.startswith(f"{one}.") for one in ALONE)
 
 
 def _names(value: str) -> list[str]:

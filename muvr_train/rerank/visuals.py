@@ -140,7 +140,7 @@ class Media:
         place = PurePosixPath(name)
         inside = self.images is not None and not place.is_absolute() and ".." not in place.parts
         if self.images is None or not inside or not (self.images / place).is_file():
-            where = "no folder of images is given (data.images)" if self.images is None else f"not in {self.images}"
+            where = "no folder of images is given (data.images=DIR)" if self.images is None else f"not in {self.images}"
             return Absent(f"image {name}: {where}").visual("image", name)
         return image_visual(self.images / place, name, resolution)
 
@@ -167,7 +167,7 @@ class Media:
             return found[0]
         if found:
             return Absent(f"video {name}: several files have this name: {found[0]}, {found[1]}")
-        where = "no folder of videos is given (data.videos)" if not self.videos else "no such file in data.videos"
+        where = "no such file in data.videos" if self.videos else "no folder with videos is given (data.videos=DIR)"
         return Absent(f"video {name}: {where}")
 
     @cached_property

@@ -53,7 +53,9 @@ def refuse_missing(
     if not missing:
         return
     files = list(dict.fromkeys(line for lines in missing.values() for line in lines))
-    text = f"{len(missing)} of {len(questions)} questions lack {len(files)} files: {shorten(files, MOST_LISTED)}"
+    lack = "question lacks" if len(missing) == 1 else "questions lack"
+    what = "file" if len(files) == 1 else "files"
+    text = f"{len(missing)} of {len(questions)} {lack} {len(files)} {what}: {shorten(files, MOST_LISTED)}"
     if policy == "error":
         raise DataError(f"{text}. Put them there, or count such questions as failed: {otherwise}")
     log.warning("%s. These questions count as failed", text)

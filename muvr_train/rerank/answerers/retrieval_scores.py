@@ -74,10 +74,10 @@ def find_scores(file: ScoreFile, questions: Sequence[Question]) -> list[float]:
             found = {**_look_up(block, partition, kept), **found}
     lost = [question.id for question in questions if question.id not in found]
     if lost:
-        raise DataError(f"{file.path} has no score for {len(lost)} of {len(questions)} questions: {shorten(lost)}")
+        raise DataError(f"{file.path} has no score for {len(lost)} of {len(questions)} questions: {shorten(lost, 3)}")
     broken = [question.id for question in questions if not math.isfinite(found[question.id])]
     if broken:
-        raise DataError(f"{file.path}: the scores of {len(broken)} questions are not finite: {shorten(broken)}")
+        raise DataError(f"{file.path}: the scores of {len(broken)} questions are not finite: {shorten(broken, 3)}")
     return [found[question.id] for question in questions]
 
 
