@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _THINKING = re.compile(r"[<◁](/?)(?:think|thinking|thought|reasoning)[>▷]", re.IGNORECASE)
 _SPECIAL = re.compile(r"<\|[^<>|\n]{1,40}\|>|</s>|[\u200b-\u200f\u2060\ufeff\u00ad]")
@@ -36,7 +37,8 @@ FILLERS = word_set(
     "conclude conclusion correct definitely direct final finally go hence i i'd i'll i'm in indeed is it it's its just "
     "likely me most must my now of ok okay option our overall pick probably question response result right say seems "
     "select short should simply so sorry still summary sure that that's the then therefore think this thus to verdict "
-    "wait we we'd well will with would your letter it'd based on all would've "
+    "wait we we'd well will with would your letter it'd based on all would've lean leaning towards toward vote "
+    "unfortunately sadly hmm "
     "la le el die der das il é è es est ist also donc alors entonces dann "
     "所以 因此 因而 故 答案 答案是 答案为 选 选择 应选 我选 我选择 故选 选项 "
     "答え 答えは 正解は 정답 정답은 답 답은 따라서"
@@ -48,14 +50,33 @@ ALTERNATIVES = word_set("or and & nor und oder y o e et ou и или 或 和 ま
 REASONS = word_set("because since as")
 AFTER_VALUE = ALTERNATIVES | REASONS | {"but", "not"}
 MARKS = word_set(
-    "answer verdict conclusion decision choice option selection solution response prediction "
+    "answer ans verdict conclusion decision choice option selection solution response prediction "
     "答案 回答 结论 选项 答え 正解 정답 답 उत्तर الإجابة الجواب ответ відповідь "
     "respuesta réponse antwort resposta risposta cevap odpowiedź antwoord jawaban"
 )
 """Nouns behind which the answer stands, with a colon or `is`."""
 MARKS_WITH_IS = ("答案是", "答案为", "结论是", "答えは", "正解は", "정답은", "답은")
 """How words end behind which the answer stands directly."""
+FINAL = word_set("final overall")
+"""What makes a mark go before the others, alone or in front of a noun: `Overall: no`, `final verdict: no`."""
+FINAL_NOUNS = FINAL | word_set("match result judgment judgement assessment evaluation")
+RIGHT = word_set("correct right best accurate answer true closest choice")
+WRONG = word_set("not wrong incorrect false isn't cannot can't doesn't neither")
 COPULAS = word_set("is was be would should must es est ist é è jest adalah")
+
+
+class Mark(NamedTuple):
+    """A value behind a mark.
+
+    Attributes:
+        place: which word the value is.
+        sign: whether a sign stands before it (`Answer: X`), not a verb.
+        final: whether it is marked as the last word: `Final answer: X`, `Overall: X`.
+    """
+
+    place: int
+    sign: bool
+    final: bool
 
 
 def after_thinking(text: str) -> str:
@@ -159,17 +180,30 @@ class Words:
         before, after = self.gaps[place].rstrip(SOFT)[-1:], self.gaps[place + 1].lstrip(SOFT)[:1]
         return before != "" and before in _OPENERS and after != "" and after in _CLOSERS
 
-    def marked(self) -> list[tuple[int, bool]]:
-        """Where a value stands behind a mark (`Answer: X`, `the answer is X`), and whether by a sign, not a verb."""
+    def marked(self) -> list[Mark]:
+        """Where a value stands behind a mark: `Answer: X`, `Answer (one letter): X`, `the answer is X`."""
         found = []
         for place, word in enumerate(self.folded[:-1]):
-            gap = self.gaps[place + 1].strip(SOFT)
-            sign = any(one in gap for one in ":=>→-–—") or (not gap and "\n" in self.gaps[place + 1])
             attached = word.endswith(MARKS_WITH_IS)
-            verb = not gap and (attached or (word in MARKS and self.folded[place + 1] in COPULAS))
-            if (word in MARKS or attached) and (sign or verb) and not self.negated[place]:
-                found.append((self._value(place + 1), sign))
-        return [(place, sign) for place, sign in found if place < len(self.words)]
+            before = self.folded[place - 1] if place and not self.ends_clause(place) else ""
+            final = before in FINAL or (word in FINAL and not before)
+            if not (attached or word in MARKS or (final and word in FINAL_NOUNS)) or self.negated[place]:
+                continue
+            last = self._note_end(place)
+            gap = self.gaps[last + 1].strip(SOFT)
+            sign = any(one in gap for one in ":=>→-–—") or (not gap and "\n" in self.gaps[last + 1])
+            verb = not gap and (attached or self.folded[last + 1] in COPULAS)
+            if sign or verb:
+                found.append(Mark(self._value(last + 1), sign, final))
+        return [mark for mark in found if mark.place < len(self.words)]
+
+    def _note_end(self, place: int) -> int:
+        """Skip a short note in brackets behind a mark."""
+        if self.gaps[place + 1].strip(SOFT)[:1] == "(":
+            for last in range(place + 1, min(place + 9, len(self.words) - 1)):
+                if ")" in self.gaps[last + 1]:
+                    return last
+        return place
 
     def _value(self, place: int) -> int:
         """Skip up to five fillers, but no single letter that may be the value itself."""

@@ -2,46 +2,91 @@
 
 from __future__ import annotations
 
-from muvr_train.rerank.answer_words import ALTERNATIVES, REASONS, Words, word_set
+from muvr_train.rerank.answer_words import RIGHT, Mark, Words, word_set
+from muvr_train.rerank.letter_context import (
+    CONCLUDING,
+    has_alternative,
+    in_name,
+    is_letter,
+    is_no_word,
+    is_said_of_answer,
+    is_subject,
+    refuses,
+    refuted,
+    sentence_before,
+)
 
 CHOOSING = word_set("choose chose choosing select selecting pick picking")
 """Verbs that a letter follows directly."""
 CHOOSING_ENDS = ("选", "选择")
 GOING = word_set("go going went stick")
-TRIGGERS = word_set("is it's that's be option choice answer")
+CORRECTING = word_set("no nope wait actually sorry rather mean correction")
+VERDICTS = word_set("yes no right wrong correct incorrect true false")
+REPLACING = word_set("rather instead")
 JUDGED = word_set("is seems looks appears was")
-RIGHT = word_set("correct right best accurate answer true closest choice")
-WRONG = word_set("not wrong incorrect false isn't cannot can't doesn't neither")
-BETWEEN = word_set("the most only best likely my a clearly definitely option")
+BETWEEN = word_set("the most only best likely my a clearly definitely option final")
 LISTED = (")", ".", ":", "\n")
 """What stands behind the letter of a list, also behind a small one."""
+SENTENCE_GAPS = (". ", "! ", "? ")
+"""What stands before an `A` that may be the cut-off start of a sentence."""
 AMBIGUOUS = "?"
 """Stands for two letters in one place: never offered, so that nothing agrees with it."""
 
 
-def letter_places(words: Words) -> tuple[set[str], set[str], set[str]]:
-    """Collect letters, in upper case, by the kind of place.
-
-    Returns:
-        (behind a mark, at the start of a sentence or behind nothing but fillers, said otherwise to be the answer).
-    """
-    marked = {_value(words, place, sign) for place, sign in words.marked()}
-    opened: set[str | None] = set()
+def said_letter(words: Words) -> str | None:
+    """Decide which letter, in upper case, an answer says; None where it says none, or several."""
+    marks = [(mark, _value(words, mark.place, mark.sign)) for mark in words.marked()]
+    opened: dict[int, str | None] = {}
     said: set[str | None] = set()
-    for place, word in enumerate(words.words):
-        if not _is_letter(word):
-            continue
-        if _chosen(words, place) and not words.negated[place]:
-            marked.add(_value(words, place, sign=False))
-        if words.opening[place]:
-            opened.add(_start(words, place))
-        if word.isupper() and not words.negated[place] and not words.doubted[place]:
+    corrected: dict[int, str | None] = {}
+    letters = [place for place, word in enumerate(words.words) if is_letter(word) and not in_name(words, place)]
+    judged = [place for place in letters if _is_judged(words, place)]
+    for place in letters:
+        if (_chosen(words, place) and not words.negated[place]) or _not_but(words, place):
+            marks.append((Mark(place, False, False), _value(words, place, sign=False)))
+        if words.opening[place] and (len(judged) < 2 or not _is_judged(words, place)):
+            opened[place] = _start(words, place)
+        if words.words[place].isupper() and not words.negated[place] and not words.doubted[place]:
             said |= {_judged(words, place), _last(words, place)}
-    return marked - {None}, opened - {None}, said - {None}  # type: ignore[return-value]
+            if _corrects(words, place):
+                corrected[place] = words.words[place]
+    final = any(mark.final and value for mark, value in marks)
+    kept = {mark.place: value for mark, value in marks if value and (mark.final or not final)}
+    last = max(kept, default=-1)
+    later = {value for place, value in corrected.items() if place > last}
+    if kept:
+        places = {mark.place for mark, _ in marks}
+        elsewhere = {value for place, value in opened.items() if place not in places} - {None}
+        values = {*kept.values(), *later} | (elsewhere if len(elsewhere) == 1 else set())
+    else:
+        values = {*opened.values(), *said, *later} - {None}
+    return next(iter(values)) if len(values) == 1 else None
 
 
-def _is_letter(word: str) -> bool:
-    return len(word) == 1 and word.isascii() and word.isalpha()
+def _corrects(words: Words, place: int) -> bool:
+    """Whether it takes the place of what was said before: `C, no, D`."""
+    if not place or words.ends_sentence(place) or words.folded[place - 1] not in CORRECTING:
+        return False
+    cut = words.words[place] in "AI" and words.delimited(place) == "end"
+    comma = words.folded[place - 1] != "no" or words.ends_clause(place)
+    return comma and not cut and is_no_word(words, place) and not refuted(words, place)
+
+
+def _is_judged(words: Words, place: int) -> bool:
+    """Whether a letter of a list is judged: `A: no. B: yes`."""
+    listed = not words.is_last(place) and words.delimited(place) in (":", "-", "–", "—")
+    return listed and words.opening[place] and words.folded[place + 1] in VERDICTS
+
+
+def _not_but(words: Words, place: int) -> bool:
+    """Whether it is put in place of another letter: `the answer is not B but C`."""
+    before = [at for at in range(max(place - 6, 0), place) if words.folded[at] not in ("option", "rather")]
+    if len(before) < 3 or words.folded[before[-1]] != "but" or not is_letter(words.words[before[-2]]):
+        return False
+    negation = before[-3]
+    if words.folded[negation] == "isn't":
+        return is_subject(words, negation - 1)
+    return words.folded[negation] == "not" and (words.opening[negation] or is_said_of_answer(words, negation))
 
 
 def _chosen(words: Words, place: int) -> bool:
@@ -56,9 +101,9 @@ def _chosen(words: Words, place: int) -> bool:
 def _value(words: Words, place: int, sign: bool) -> str | None:
     """Read a letter behind a mark; behind a verb (`is a`) a lone lower-case letter may be a cut-off article."""
     word = words.words[place]
-    if not _is_letter(word) or words.doubted[place] or _refuted(words, place):
+    if not is_letter(word) or in_name(words, place) or words.doubted[place] or refuted(words, place):
         return None
-    if _alternative(words, place):
+    if has_alternative(words, place):
         return AMBIGUOUS
     if words.bracketed(place):
         return word.upper()
@@ -67,83 +112,45 @@ def _value(words: Words, place: int, sign: bool) -> str | None:
         whole = delimiter == "end" and (sign or word not in "ai")
         return word.upper() if whole or delimiter in LISTED else None
     if word in "AI":
-        return word if _is_no_word(words, place) else None
+        return word if is_no_word(words, place) else None
     return word
 
 
 def _start(words: Words, place: int) -> str | None:
     """Read a letter in front of which there is nothing but fillers."""
     word, delimiter = words.words[place], words.delimited(place)
-    if words.doubted[place] or _refuted(words, place):
+    if words.doubted[place] or refuted(words, place) or refuses(words, place):
         return None
-    if _alternative(words, place):
+    if has_alternative(words, place):
         return AMBIGUOUS
     if words.bracketed(place):
         return word.upper()
     if word.islower():
         known = delimiter in (*LISTED, "end") or (delimiter == "," and word not in "ai")
         return word.upper() if place == 0 and known else None
-    if _is_no_word(words, place):
-        return word
+    if is_no_word(words, place):
+        cut = word in "AI" and place > 0 and words.gaps[place] in SENTENCE_GAPS and not words.gaps[place + 1].strip()
+        return None if cut and delimiter == "end" else word
     copied = word not in "AI" and not delimiter and place == 0 and words.words[1][0].isupper()
     return word if copied and len(words.words[1]) > 1 else None
 
 
-def _is_no_word(words: Words, place: int) -> bool:
-    """Whether what follows makes a capital a letter, and neither an article nor a pronoun."""
-    delimiter = words.delimited(place)
-    if not delimiter:
-        return words.folded[place + 1] in REASONS
-    return words.words[place] != "I" or delimiter in ("end", ")", ".", ":", "*", "\n", "]", "}", '"')
-
-
 def _judged(words: Words, place: int) -> str | None:
-    """Read `B is the correct answer`."""
+    """Read `B is the correct answer` and `B it is`."""
     rest = words.folded[place + 1 : place + 6]
+    if rest[:2] == ["it", "is"] and words.ends_sentence(place + 3):
+        return words.words[place]
     if not rest or rest[0] not in JUDGED or words.delimited(place):
         return None
     ahead = next((word for word in rest[1:] if word not in BETWEEN or word in RIGHT), "")
-    return words.words[place] if ahead in RIGHT and not _refuted(words, place) else None
+    return words.words[place] if ahead in RIGHT and not refuted(words, place) else None
 
 
 def _last(words: Words, place: int) -> str | None:
-    """Read a letter that ends a sentence: `so the correct option is E`."""
-    ends = words.is_last(place) or words.ends_sentence(place + 1)
-    if not ends or not place or words.folded[place - 1] not in TRIGGERS:
+    """Read a letter that ends a sentence: `so the correct option is E`, `A is wrong, so E`."""
+    ends = words.ends_sentence(place + 1) or words.is_last(place)
+    if not place or not (ends or words.folded[place + 1] in REPLACING) or has_alternative(words, place):
         return None
-    return words.words[place]
-
-
-def _refuted(words: Words, place: int) -> bool:
-    """Whether its clause goes on to say that the letter is wrong."""
-    for other in range(place + 1, min(place + 4, len(words.words))):
-        if words.ends_clause(other):
-            return False
-        if words.folded[other] in WRONG or words.folded[other].endswith("n't"):
-            return True
-    return False
-
-
-def _alternative(words: Words, place: int) -> bool:
-    """Whether another letter is joined to it: `A and C`, `A/B`, `B, C`."""
-    return any(
-        other is not None and other != words.words[place].upper()
-        for other in (_neighbour(words, place, step) for step in (-1, 1))
-    )
-
-
-def _neighbour(words: Words, place: int, step: int) -> str | None:
-    """Give the letter that a word before or behind joins, None if there is none."""
-    other = place + step
-    if not 0 <= other < len(words.words):
-        return None
-    gap = words.gaps[max(place, other)]
-    joined = any(sign in gap for sign in ",/&+|、–—~") and not words.ends_sentence(max(place, other))
-    if not joined and words.words[other] in ALTERNATIVES:
-        other += step
-        joined = 0 <= other < len(words.words)
-    if not joined or not _is_letter(words.words[other]) or words.words[other].islower() != words.words[place].islower():
-        return None
-    article = words.words[other] in "AIai" and not words.delimited(other) and not words.bracketed(other)
-    followed = "" if words.is_last(other) else words.folded[other + 1]
-    return None if article and followed not in ALTERNATIVES else words.words[other].upper()
+    concluded = ends and words.lone[place] and words.folded[place - 1] in CONCLUDING
+    concluded = concluded and any(map(is_letter, sentence_before(words, place)))
+    return words.words[place] if concluded or is_said_of_answer(words, place) else None

@@ -12,20 +12,32 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Literal
 
 from muvr_train.errors import ConfigError
 from muvr_train.rerank.answer_words import SOFT, Words, after_thinking
-from muvr_train.rerank.letters import letter_places
+from muvr_train.rerank.letters import said_letter
 from muvr_train.rerank.types import Answer, Question
-from muvr_train.rerank.yes_no import YesNo, forms_of, yes_no_places
+from muvr_train.rerank.yes_no import YesNo, forms_of, said_yes_or_no
 
+_SIGN = (
+    r"(?:\s{0,4}\([^()\n]{2,40}\))?[\s*_`#\"']{0,20}"
+    r"(?:is\b|(?:would|should|must|will)\s{1,4}be\b|[:=\n–—→;：是は]|->|-\s|\*\*)"
+)
+_VALUE = (
+    r"[\s*_`#]{0,20}(?=[(\[{\"'“][A-Za-z][)\]}\"'”]"
+    r"|(?:(?-i:[B-HJ-Z])|(?-i:[AI])(?=[\s.*)]{0,20}\Z)|yes|no)(?![\w'’]))"
+)
 _FINAL = re.compile(
-    r"(?:final\s{1,9}answer|最终答案|最終的?な?答え)[\s*_`#\"']{0,20}(?:is\b|[:=\n：是は]|->|→|\*\*)|\\boxed(?=\s?\{)|<answer>",
+    rf"(?:final[\s_-]{{1,9}}(?:answer|choice|option|verdict|decision)|最终答案|最終的?な?答え)(?:{_SIGN}|{_VALUE})"
+    r"|\\boxed(?=\s?\{)|<answer>",
     re.IGNORECASE,
 )
-
-Said = TypeVar("Said", bound=str)
+_ANSWER = re.compile(rf"(?:\banswer|\bcorrect\s{{1,4}}(?:option|choice)|答案|正解|정답){_SIGN}", re.IGNORECASE)
+_ONLY_ANSWER = re.compile(r"\W{0,20}(?:the\s)?(?:correct\s)?answer\W{0,20}", re.IGNORECASE)
+_SENTENCE_ENDS = (". ", "! ", "? ", "。")
+LEAST_MASS = 0.05
+"""Least probability of a first token that says one of the choices; below it, log-probabilities decide nothing."""
 
 
 def parse_yes_no(text: str, languages: Sequence[str] = ("en",)) -> YesNo | None:
@@ -44,11 +56,7 @@ def parse_yes_no(text: str, languages: Sequence[str] = ("en",)) -> YesNo | None:
     Raises:
         ConfigError: an unknown language.
     """
-    marked, standing = yes_no_places(Words.of(text), forms_of(tuple(languages)))
-    said = marked or set(standing.values())
-    if marked and 0 in standing:
-        said = marked | {standing[0]}
-    return _only(said)
+    return said_yes_or_no(Words.of(text), forms_of(tuple(languages)))
 
 
 def parse_letter(text: str, letters: Sequence[str]) -> str | None:
@@ -64,16 +72,16 @@ def parse_letter(text: str, letters: Sequence[str]) -> str | None:
     Returns:
         One of `letters`, None where the answer is absent or ambiguous.
     """
-    marked, opened, said = letter_places(Words.of(text))
-    chosen = _only(marked | opened if len(opened) == 1 else marked) if marked else _only(opened | said)
+    chosen = said_letter(Words.of(text))
     return next((letter for letter in letters if letter.upper() == chosen), None)
 
 
 def final_part(text: str) -> str:
     r"""Give what stands behind the last mark of a final answer, for models that reason first.
 
-    Marks are `final answer` with a colon, `is` or a line break behind it, in any case and with markdown, `\boxed` and
-    `<answer>`. Without one it is the empty text: reasoning that was cut short has no answer.
+    Marks are `final answer` with a sign, `is` or the value itself behind it, in any case and with markdown, `\boxed`
+    and `<answer>`. Where there is none, the last line counts if it has a mark of an answer (`The answer is B.`),
+    from the sentence with that mark on. Otherwise it is the empty text: reasoning that was cut short has no answer.
 
     >>> final_part("The dog is left. **Final Answer:** (B)")
     '(B)'
@@ -82,7 +90,18 @@ def final_part(text: str) -> str:
     end = -1
     for mark in _FINAL.finditer(text):
         end = mark.end()
-    return text[end:].lstrip(f"{SOFT}:=").strip() if end >= 0 else ""
+    return text[end:].lstrip(f"{SOFT}:=").strip() if end >= 0 else _last_line(text)
+
+
+def _last_line(text: str) -> str:
+    lines = (line for line in reversed(text.splitlines()) if any(map(str.isalnum, line)))
+    last = next(lines, "")
+    place = -1
+    for mark in _ANSWER.finditer(last):
+        place = mark.start()
+    if place < 0:
+        return last.strip() if _ONLY_ANSWER.fullmatch(next(lines, "")) else ""
+    return last[max(last.rfind(end, 0, place) for end in _SENTENCE_ENDS) + 1 :].strip()
 
 
 def yes_probability(tokens: Mapping[str, float] | None, languages: Sequence[str] = ("en",)) -> float | None:
@@ -94,7 +113,7 @@ def yes_probability(tokens: Mapping[str, float] | None, languages: Sequence[str]
         languages: whose words count.
 
     Returns:
-        In [0, 1]; None where no token says yes or no, or none has a probability above 0.
+        In [0, 1]; None where less than `LEAST_MASS` of the probability says yes or no.
 
     Raises:
         ConfigError: an unknown language.
@@ -102,7 +121,7 @@ def yes_probability(tokens: Mapping[str, float] | None, languages: Sequence[str]
     forms = forms_of(tuple(languages))
     mass = _mass(tokens, lambda token: forms.get(token.casefold()))
     total = sum(mass.values())
-    return mass.get("yes", 0.0) / total if total > 0 else None
+    return mass.get("yes", 0.0) / total if total >= LEAST_MASS else None
 
 
 def letter_by_logprob(tokens: Mapping[str, float] | None, letters: Sequence[str]) -> str | None:
@@ -113,13 +132,13 @@ def letter_by_logprob(tokens: Mapping[str, float] | None, letters: Sequence[str]
         letters: those that are offered.
 
     Returns:
-        One of `letters`; None where no token is one of them, or the two likeliest are equal.
+        One of `letters`; None where less than `LEAST_MASS` of the probability says one, or the two likeliest are equal.
     """
     offered = {letter.upper(): letter for letter in letters}
     mass = _mass(tokens, lambda token: None if token in ("a", "i") else offered.get(token.upper()))
     best = max(mass.values(), default=0.0)
     likeliest = [letter for letter, value in mass.items() if value == best]
-    return likeliest[0] if len(likeliest) == 1 and best > 0 else None
+    return likeliest[0] if len(likeliest) == 1 and sum(mass.values()) >= LEAST_MASS else None
 
 
 def verdict(
@@ -135,8 +154,8 @@ def verdict(
         answer: None or a failed one says nothing.
         question: its choices are yes and no, or letters.
         decision: "text" parses what is written; "logprob" takes the likelier choice of the first token's
-            probabilities, where a tie or an answer without them says nothing.
-        reasoning: the model was asked to reason first: only what stands behind the last `final answer` counts.
+            probabilities, where a tie, less than `LEAST_MASS` or an answer without them says nothing.
+        reasoning: the model was asked to reason first: only the final part counts, see `final_part`.
         languages: whose words for yes and no count.
 
     Returns:
@@ -159,11 +178,6 @@ def verdict(
         return None if probability in (None, 0.5) else "yes" if probability > 0.5 else "no"
     text = final_part(answer.text) if reasoning else answer.text
     return parse_yes_no(text, languages) if yes_no else parse_letter(text, question.choices)
-
-
-def _only(said: set[Said]) -> Said | None:
-    """Give the one thing that is said, None where there is none or several."""
-    return next(iter(said)) if len(said) == 1 else None
 
 
 def _mass(tokens: Mapping[str, float] | None, read: Callable[[str], str | None]) -> dict[str, float]:

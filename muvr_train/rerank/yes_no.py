@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Literal
 
 from muvr_train.errors import ConfigError
-from muvr_train.rerank.answer_words import ALTERNATIVES, REASONS, Words, word_set
+from muvr_train.rerank.answer_words import ALTERNATIVES, HEDGES, NEGATORS, REASONS, RIGHT, WRONG, Words, word_set
 
 YesNo = Literal["yes", "no"]
 YES_NO: Mapping[str, tuple[str, str]] = {
@@ -38,21 +38,36 @@ AFTER_NO = REASONS | word_set(
     "the this these those it it's they they're there there's he she i i'm we you both neither not while although but"
 )
 TRIGGERS = word_set("is say be with answer it's that's")
+ABOUT_WHAT = word_set("for to from on in about regarding otherwise")
+"""What follows a yes or no about a part of the question: `no for the condition`."""
+QUOTING = word_set("says said reads shouts")
+SAYING = word_set("i i'd i'll we we'd")
+JOINERS = word_set("and but yet so or hence thus then therefore otherwise")
+CERTAINLY = word_set("absolutely definitely certainly course clearly probably")
+JUDGING = word_set("is was would can could must seems may might cannot")
+MEETING = word_set("meet meets met satisfy satisfies satisfied fulfil fulfill fulfilled")
 
 
-def check_languages(languages: Sequence[str]) -> None:
+def check_languages(languages: Sequence[str], key: str = "languages") -> None:
     """Refuse a language whose yes and no are not known.
+
+    Args:
+        languages: their short names.
+        key: the setting, for messages.
 
     Raises:
         ConfigError: with the nearest known one.
     """
     if isinstance(languages, str) or not languages:
-        raise ConfigError(f"languages must be a list such as [en], got {languages!r}")
+        raise ConfigError(f"{key} must be a list such as [en], got {languages!r}")
     for language in languages:
         if language not in YES_NO:
             near = difflib.get_close_matches(str(language), YES_NO, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"languages: yes and no are not known in {language!r}{meant} Known: {', '.join(YES_NO)}")
+            meant = f"; did you mean {near[0]}?" if near else "."
+            raise ConfigError(
+                f"{key}=[{','.join(map(str, languages))}]: yes and no are not known in {language!r}{meant} Known: "
+                f"{', '.join(YES_NO)}"
+            )
 
 
 @lru_cache
@@ -71,18 +86,24 @@ def forms_of(languages: tuple[str, ...]) -> Mapping[str, YesNo]:
     return forms
 
 
-def yes_no_places(words: Words, forms: Mapping[str, YesNo]) -> tuple[set[YesNo], dict[int, YesNo]]:
-    """Collect what is said.
+def said_yes_or_no(words: Words, forms: Mapping[str, YesNo]) -> YesNo | None:
+    """Decide what an answer says; None where it says nothing, or also the opposite."""
+    found = [(mark, forms.get(words.folded[mark.place])) for mark in words.marked()]
+    marks = {mark.place: (said, mark.final) for mark, said in found if said and _counts(words, mark.place, forms)}
+    final = any(last for _, last in marks.values())
+    marked = {place: said for place, (said, last) in marks.items() if last or not final}
+    standing = {place: forms[word] for place, word in enumerate(words.folded) if _stands(words, place, forms)}
+    said = set((marked or standing).values()) | ({standing[0]} if 0 in standing else set())
+    if len(said) != 1:
+        return None
+    answer = said.pop()
+    return None if _contradicted(words, forms, answer, max(marked, default=-1)) else answer
 
-    Returns:
-        (what stands behind a mark, what stands by itself: at which word).
-    """
-    marked: set[YesNo] = set()
-    for place, _ in words.marked():
-        said = forms.get(words.folded[place])
-        if said and _complete(words, place) and not _alternative(words, place, forms) and not words.doubted[place]:
-            marked.add(said)
-    return marked, {place: forms[word] for place, word in enumerate(words.folded) if _stands(words, place, forms)}
+
+def _counts(words: Words, place: int, forms: Mapping[str, YesNo]) -> bool:
+    """Whether a word behind a mark is the whole value."""
+    plain = not words.doubted[place] and not _alternative(words, place, forms)
+    return plain and _complete(words, place) and not _restricted(words, place)
 
 
 def _stands(words: Words, place: int, forms: Mapping[str, YesNo]) -> bool:
@@ -90,9 +111,17 @@ def _stands(words: Words, place: int, forms: Mapping[str, YesNo]) -> bool:
     if words.folded[place] not in forms or words.doubted[place] or _alternative(words, place, forms):
         return False
     if words.lone[place]:
-        return _complete(words, place)
-    ends = words.is_last(place) or words.ends_clause(place + 1)
-    return ends and not words.negated[place] and words.folded[place - 1] in TRIGGERS
+        quoted = place > 0 and words.folded[place - 1] in QUOTING
+        return not quoted and _complete(words, place) and not _restricted(words, place)
+    verb = words.folded[place - 1]
+    if words.negated[place] or verb not in TRIGGERS or not _ends(words, place):
+        return False
+    return verb != "say" or any(word in SAYING for word in words.folded[max(place - 4, 0) : place])
+
+
+def _ends(words: Words, place: int) -> bool:
+    """Whether a word is the last of its clause."""
+    return words.is_last(place) or words.ends_clause(place + 1)
 
 
 def _complete(words: Words, place: int) -> bool:
@@ -102,7 +131,59 @@ def _complete(words: Words, place: int) -> bool:
     following = words.words[place + 1]
     if words.delimited(place) == "." and following[0].isdigit():  # No. 1
         return False
-    return words.delimited(place) != "" or following.casefold() in AFTER_NO
+    if words.delimited(place) != "" or following.casefold() in AFTER_NO:
+        return True
+    if words.folded[max(place - 2, 0) : place][-1:] == ["a"] and words.folded[place - 2] in TRIGGERS:
+        return following.casefold() in ABOUT_WHAT  # it's a no from me
+    again = words.folded[place] == words.folded[place + 1]
+    return again and (_ends(words, place + 1) or words.folded[place + 2] == words.folded[place])
+
+
+def _restricted(words: Words, place: int) -> bool:
+    """Whether the word is only talked about, and not called right (`yes is wrong`), or has a condition (`yes if`)."""
+    rest = words.folded[place + 1 : place + 6]
+    if not rest or words.ends_sentence(place + 1):
+        return False
+    if rest[0] in HEDGES or (rest[0] == "only" and rest[1:2] and rest[1] in HEDGES):
+        return True
+    if words.ends_clause(place + 1) or not (rest[0] in JUDGING or rest[0].endswith("n't")):
+        return False
+    wrong = any(word in WRONG or word.endswith("n't") for word in rest)
+    return wrong or not any(word in RIGHT for word in rest)
+
+
+def _contradicted(words: Words, forms: Mapping[str, YesNo], answer: YesNo, mark: int) -> bool:
+    """Whether the text asserts the opposite, too; behind a mark in its sentence or at the start of another."""
+    near = True
+    for place in range(mark + 1, len(words.words)):
+        near = near and (mark < 0 or not words.ends_sentence(place))
+        if forms.get(words.folded[place]) not in (None, answer):
+            if (near or words.opening[place]) and _opposes(words, place, forms):
+                return True
+        elif answer == "yes" and near and _denies(words, place):
+            return True
+    return False
+
+
+def _opposes(words: Words, place: int, forms: Mapping[str, YesNo]) -> bool:
+    """Whether a word asserts something at the start of a clause, behind `and` or `but`, or as in `makes it no`."""
+    before = words.folded[max(place - 2, 0) : place]
+    joined = before[-1:] != [] and (before[-1] in JOINERS or (before[-1] == "a" and before[0] in JOINERS))
+    made = before[-1:] == ["it"] and _ends(words, place)
+    if not (words.lone[place] or joined or made) or _alternative(words, place, forms) or _restricted(words, place):
+        return False
+    return _complete(words, place) or words.folded[place + 1] in ABOUT_WHAT
+
+
+def _denies(words: Words, place: int) -> bool:
+    """Whether a word says that there is no match or that a condition is not met."""
+    word, before = words.folded[place], words.folded[max(place - 2, 0) : place]
+    if word == "not":
+        first = place == 0 or words.ends_sentence(place) or before[-1] in CERTAINLY
+        return first and words.folded[place + 1 : place + 2] != ["only"]
+    if word in MEETING:
+        return any(one in NEGATORS or one.endswith("n't") for one in before) and words.negated[place]
+    return word == "match" and len(before) == 2 and before[1] == "a" and (before[0] == "not" or before[0] == "isn't")
 
 
 def _alternative(words: Words, place: int, forms: Mapping[str, YesNo]) -> bool:
