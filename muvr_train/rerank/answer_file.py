@@ -137,6 +137,8 @@ def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    if content.lstrip()[:1] == b"[":
+        raise DataError(f"{path} is a JSON array: JSONL is needed, an object on each line, without brackets around")
     lines = content.split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip() or (number == len(lines) and not _is_whole(line)):

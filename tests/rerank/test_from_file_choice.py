@@ -187,10 +187,40 @@ def test_unknown_times_stay_unknown(tmp_path: Path) -> None:
     assert [one.seconds for one in found.values()] == [None, 2.0, None]
 
 
-def test_a_text_that_is_null_is_named(tmp_path: Path) -> None:
+def test_a_text_that_is_null_is_a_failure(tmp_path: Path) -> None:
     run(tmp_path, Model("yes"), [question("q")])
     path = tmp_path / "answers.jsonl"
     line = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(f"\n{json.dumps({**line, 'text': None})}\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"answers\.jsonl:2: 'text' is a text, here it is null"):
+    found = plain(again(tmp_path, [question("q")]))
+    assert found == {("q", "images_2f"): ("failed", "its text in the file is null")}
+
+
+def test_answers_of_another_setting_are_named(tmp_path: Path) -> None:
+    write(tmp_path, {"question": "q", "setting": "after_8f", "text": "yes"})
+    with pytest.raises(DataError, match="its answers are for setting after_8f, this run asks images_2f"):
         again(tmp_path, [question("q")])
+
+
+def test_lines_about_nothing_and_several_answers_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [{"question": name, "text": text} for name, text in (("q", "yes"), ("x", "no"), ("y", "no"), ("q", "no"))]
+    write(tmp_path, *lines)
+    found = plain(again(tmp_path, [question("q")]))
+    assert found == {("q", "images_2f"): ("answered", "no")}
+    assert "2 of 4 lines are about no question here: x, y" in caplog.text
+    assert "several answers to 1 of the questions, the last counts: q (images_2f)" in caplog.text
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_json_array_is_refused(tmp_path: Path, end: str) -> None:
+    text = json.dumps([{"question": "q", "text": "yes"}]) + end
+    (tmp_path / "answers.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match="is a JSON array: JSONL is needed"):
+        again(tmp_path, [question("q")])
+
+
+def write(folder: Path, *lines: dict[str, Any]) -> None:
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (folder / "answers.jsonl").write_text(text, encoding="utf-8")

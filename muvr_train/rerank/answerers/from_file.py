@@ -74,6 +74,7 @@ class FileAnswers(Answerer):
         self._chosen = {place: newest(kept, self.path) for place, kept in fit.items() if kept}
         for place, line in self._chosen.items():
             refuse_other_choices(places[place], line, self.path)
+        self._tell_of_odd_lines(lines, fit)
         names = {line.answerer for line in self._chosen.values()} - {""}
         self.name = names.pop() if len(names) == 1 else self.path.stem
         unguarded = [line for place, line in self._chosen.items() if line.unguarded(places[place])]
@@ -95,7 +96,7 @@ class FileAnswers(Answerer):
         if not line.answered:
             raise NoAnswerError(line.entry.get("reason") or "failed when it was asked")
         numbers = {name: line.entry.get(name) for name in ("prompt_tokens", "completion_tokens", "seconds")}
-        return Reply(line.text, tokens=line.entry.get("tokens"), **numbers)
+        return Reply(line.text, tokens=line.entry.get("tokens"), **numbers, finish=line.entry.get("finish") or "")
 
     def _read(self) -> list[Line]:
         lines = [_line(entry, where) for where, entry in read_lines(self.path)]
@@ -108,6 +109,22 @@ class FileAnswers(Answerer):
             raise DataError(f"answerer.only={self.only}: {self.path} has answers of {names}")
         return kept
 
+    def _tell_of_odd_lines(self, lines: Sequence[Line], fit: Mapping[tuple[str, str], Sequence[Line]]) -> None:
+        known = {question for question, _ in fit}
+        if other := [line.question for line in lines if line.question not in known]:
+            names = shorten(list(dict.fromkeys(other)), 3)
+            log.warning("%s: %d of %d lines are about no question here: %s", self.path, len(other), len(lines), names)
+        differing = [
+            f"{question} ({setting})"
+            for (question, setting), kept in fit.items()
+            if len({line.outcome for line in kept if line.answered}) > 1
+        ]
+        if differing:
+            names = shorten(differing, 3)
+            log.warning(
+                "%s: several answers to %d of the questions, the last counts: %s", self.path, len(differing), names
+            )
+
     def _nothing(
         self, questions: Sequence[Question], there: Mapping[tuple[str, str], Sequence[Line]], lines: Sequence[Line]
     ) -> DataError:
@@ -116,6 +133,14 @@ class FileAnswers(Answerer):
             for line in there[question.id, question.setting]:
                 refuse_other_choices(question, line, self.path)
                 return DataError(f"{self.path}: {question.id} ({question.setting}), as all others: {OTHERWISE}")
+        ids = {one.id for one in questions}
+        settings = sorted({line.setting for line in lines if line.question in ids})
+        if settings:
+            asked = ", ".join(dict.fromkeys(one.setting for one in questions))
+            return DataError(
+                f"{self.path}: its answers are for setting {', '.join(settings)}, this run asks {asked}. Ask so, or "
+                "leave 'setting' out of the lines: then they count for every setting"
+            )
         held = shorten(sorted({repr((line.question, line.setting)) for line in lines}), 3) or "nothing"
         return DataError(
             f"{self.path} has no answer to any of the {len(questions)} questions, such as {questions[0].id!r} "
@@ -143,6 +168,8 @@ def _told(source: Source, count: int, with_by: bool) -> str:
 
 
 def _line(entry: dict[str, Any], where: str) -> Line:
+    if entry.get("text", "") is None and entry.get("status") != FAILED:
+        entry = {**entry, "status": FAILED, "reason": "its text in the file is null"}
     refuse_wrong_kinds(entry, where)
     if not isinstance(entry.get("question"), str):
         raise DataError(f"{where} has no 'question', the id as in questions.jsonl")
