@@ -42,6 +42,9 @@ class Mine(Answerer):
         self.failing, self.log, self.fault = failing, log, fault
         self.asked = 0
 
+    def identity(self):
+        return {"name": "mine"}
+
     def answer(self, request):
         with LOCK:
             self.asked += 1
@@ -189,6 +192,46 @@ def test_the_second_command_as_it_is_shown(tmp_path: Path, shared: Path) -> None
     assert "faults" in meta
 
 
+def test_rows_by_category(tmp_path: Path, shared: Path) -> None:
+    file = shared / "data" / "iv_bench" / "test_data.jsonl"
+    base = ("benchmark=iv_bench", "answerer=coin", f"benchmark.questions={file}", "benchmark.report=false")
+    videos = [video for line in file.read_text(encoding="utf-8").splitlines() for video in json.loads(line)]
+    where = tmp_path / "by [topic], v=2.csv"
+    where.write_text("video_id,category\n" + "".join(f"{one},{one[0]}\n" for one in videos[:-1]), encoding="utf-8")
+    evaluate(*base, f"benchmark.categories={where}", "out=iv")
+    counts = {row["partition"]: row["counts"]["questions"] for row in results("iv")["rows"]}
+    by_category = {name: count for name, count in counts.items() if name.startswith("category: ")}
+    assert len(by_category) == len({one[0] for one in videos[:-1]}) + 1
+    assert sum(by_category.values()) == 1686
+    assert 0 < by_category["category: (none)"] < 20
+    assert any(f"1 of {len(videos)} videos have no category" in note for note in results("iv")["meta"]["notes"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("muvr_qa", "benchmark.comparison=text"), "benchmark.comparison=text"),
+        (("muvr_qa", "benchmark.tags=false", "benchmark.query_frames=3"), "benchmark.query_frames=3; benchmark.tags=f"),
+        (("muvr_qa", "benchmark.limit=3"), " questions, the released file has 200"),
+        (("iv_bench", "benchmark.image=none"), "benchmark.image=none"),
+        (("iv_bench", "benchmark.reasoning=true"), "benchmark.reasoning=true"),
+        (("iv_bench", "benchmark.image=none", "benchmark.video=false"), "benchmark.image=none; benchmark.video=false"),
+        (("iv_bench", "benchmark.frames=[8,16]"), "benchmark.frames without 32"),
+        (("iv_bench", "benchmark.limit=5"), "5 questions, the released file has 1,686"),
+    ],
+)
+def test_published_rows_stand_beside_what_was_published_only(
+    shared: Path, arguments: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *more = arguments
+    files = {"muvr_qa": "muvr_qa", "iv_bench": "iv_bench/test_data.jsonl"}
+    where = f"benchmark.questions={shared}/data/{files[name]}"
+    evaluate(f"benchmark={name}", "answerer=oracle", where, *more, "benchmark.report=false", "out=o")
+    (note,) = [note for note in results("o")["meta"]["notes"] if "No published figures stand beside" in note]
+    assert why in note
+    assert "(published)" not in capsys.readouterr().out
+
+
 def test_no_torch_is_needed_for_references(tmp_path: Path, questions: Path) -> None:
     program = (
         "import sys; from muvr_train.evaluate import main; main(); "
@@ -294,9 +337,9 @@ def test_a_finished_run_asks_nothing_and_changed_questions_are_asked(questions: 
     evaluate(*base, "benchmark.comparison=text", extra=own)
     assert len(names(log)) == 72
     evaluate(*base, "benchmark.tags=false", extra=own)
-    assert len(names(log)) == 84  # those with a tag
+    assert len(names(log)) == 96  # a setting of its own, also those without a tag
     evaluate(*base, extra=own)
-    assert len(names(log)) == 84
+    assert len(names(log)) == 96
     assert (Path("o") / "per_question.csv").read_bytes() == first
 
 
@@ -372,10 +415,15 @@ def test_wrong_answer_files_are_refused(shared: Path, questions: Path) -> None:
     Path("bad.jsonl").write_text('{"question": "a", "text": "yes"}\n{"question": "b"}\n{"question": "c"}\n')
     with pytest.raises(DataError, match=r"bad\.jsonl:2 has no 'text'"):
         evaluate(*base, "answerer.path=bad.jsonl", "out=o")
+    Path("o").mkdir(exist_ok=True)
+    Path("o/answers.jsonl").touch()
     with pytest.raises(ConfigError, match="is the file that this run writes its own answers into"):
         evaluate(*base, "answerer.path=o/answers.jsonl", "out=o")
-    with pytest.raises(DataError, match=r"nothing\.jsonl"):
+    with pytest.raises(ConfigError, match=r"answerer\.path=nothing\.jsonl: there is no such file"):
         evaluate(*base, "answerer.path=nothing.jsonl", "out=o")
+
+
+SERVER = ("answerer=openai", "answerer.model=m", "answerer.base_url=http://localhost:8000/v1")
 
 
 @pytest.mark.parametrize(
@@ -399,7 +447,35 @@ def test_wrong_answer_files_are_refused(shared: Path, questions: Path) -> None:
         (["benchmark=muvr_qa", "answerer=coin", "data.videos=x"], "needs benchmark.questions=FILE"),
         (["benchmark=muvr_qa", "answerer=file"], "answerer.path must be given"),
         (["benchmark=iv_bench", "answerer=coin", "benchmark.video=false"], "add benchmark.image=none"),
-        (["benchmark=iv_bench", "answerer=openai", "answerer.model=m", "benchmark.questions=x"], "add data.videos=DIR"),
+        (["benchmark=iv_bench", *SERVER, "benchmark.questions=x"], "add data.videos=DIR"),
+        (
+            ["benchmark=iv_bench", "answerer=always_no"],
+            "benchmark=iv_bench asks for a letter, and AlwaysNo says yes or no",
+        ),
+        (["benchmark=iv_bench", "answerer=retriever", "answerer.scores=x"], "Retriever says yes or no"),
+        (["benchmark=muvr_qa", "answerer=fixed_letter"], "benchmark=muvr_qa asks for yes or no, and FixedLetter says"),
+        (["benchmark=muvr_qa", "answerer=file", "answerer.path=/nowhere"], "answerer.path=/nowhere: there is no such"),
+        (["benchmark=muvr_qa", "answerer=file", "answerer.path=/"], "answerer.path=/: is a folder"),
+        (
+            ["benchmark=muvr_qa", "answerer=coin", "benchmark.comparison=text", "benchmark.query_frames=2"],
+            "benchmark.query_frames= changes nothing here",
+        ),
+        (
+            ["benchmark=iv_bench", "answerer=coin", "benchmark.image=none", "benchmark.image_position=before"],
+            "benchmark.image_position= changes nothing here: benchmark.image=none shows no image",
+        ),
+        (
+            [
+                *("benchmark=iv_bench", "answerer=coin", "benchmark.image=none"),
+                "benchmark.video=false",
+                "benchmark.frames=8",
+            ],
+            "benchmark.frames= changes nothing here: benchmark.video=false shows no video",
+        ),
+        (
+            ["benchmark=iv_bench", "answerer=coin", "benchmark.report=false", "benchmark.report_items=8"],
+            "benchmark.report_items= changes nothing here",
+        ),
         (["benchmark=iv_bench", "answerer=coin", "benchmark.languages=[en]"], "benchmark=muvr_qa would have it"),
         (["model=frame_max", "answerer=coin"], "answerer= is of runs that ask questions"),
         (["model=frame_max", "answers=x.jsonl"], "answers= is of runs that ask questions"),

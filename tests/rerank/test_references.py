@@ -123,8 +123,7 @@ SCORES = np.array([[0.9, 0.2], [0.8, 0.3], [0.1, 0.7]], np.float32)  # q3 the wr
 
 def retriever(path: Path, blocks: dict[str, ScoreBlock]) -> Retriever:
     write_scores(path / "scores.npz", "tv", blocks)
-    made = Retriever(path / "scores.npz")
-    return made
+    return Retriever(path / "scores.npz")
 
 
 @pytest.mark.parametrize("start", ["news/", ""])
