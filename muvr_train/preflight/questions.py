@@ -173,7 +173,7 @@ def answers_path(cfg: DictConfig) -> Path | None:
 def _check_muvr_qa(benchmark: DictConfig, data: DictConfig) -> None:
     from muvr_train.rerank.yes_no import check_languages  # of no use to other runs
 
-    check_languages(list(benchmark.languages))
+    check_languages(list(benchmark.languages), "benchmark.languages")
     if data.images is not None:
         raise ConfigError(f"data.images={data.images}: benchmark=muvr_qa has no images, leave it out")
     if benchmark.comparison == "text" and data.masks is not None:

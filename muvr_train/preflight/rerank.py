@@ -41,7 +41,7 @@ def check_rerank(cfg: DictConfig) -> None:
     check_fit(cfg, "yes or no", name)
     from muvr_train.rerank.yes_no import check_languages  # of no use to other runs
 
-    check_languages(list(rerank.languages))
+    check_languages(list(rerank.languages), "rerank.languages")
     _check_mode(cfg)
     if rerank.decision == "logprob" and target.startswith(NO_LOGPROBS):
         raise ConfigError(
