@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -35,15 +35,19 @@ MISSING = "-"
 Rows = Sequence[Mapping[str, Any]]
 
 
-def answer_table(rows: Rows, name: str, references: Sequence[PublishedRow] = ()) -> Table:
+def answer_table(
+    rows: Rows, name: str, references: Sequence[PublishedRow] = (), without: Collection[str] = ()
+) -> Table:
     """Show rows; shares in percent, the standard error behind ±.
 
     Args:
         rows: of results.json.
         name: of what answered.
         references: published rows, printed below.
+        without: metrics that stand elsewhere.
     """
-    metrics = [metric for metric in SHOWN if any(row["metrics"].get(metric) is not None for row in rows)]
+    known = [metric for metric in SHOWN if any(row["metrics"].get(metric) is not None for row in rows)]
+    metrics = [metric for metric in known if metric not in without]
     if all(row["metrics"].get("answered_rate", 1) == 1 for row in rows):
         metrics = [metric for metric in metrics if metric != "answered_rate"]
     settings = list(dict.fromkeys(str(row["mode"]) for row in rows))
@@ -84,6 +88,19 @@ def setting_table(rows: Rows, name: str, metric: str) -> Table:
     return table
 
 
+def published_table(references: Sequence[PublishedRow]) -> Table:
+    """Show published rows where they cannot stand below the run's own."""
+    metrics = [metric for metric in SHOWN if any(metric in row.metrics for row in references)]
+    table = Table(title="published (%)", title_justify="left")
+    table.add_column("system, partition", overflow="fold")
+    for metric in metrics:
+        table.add_column(SHOWN[metric], justify="right")
+    for row in references:
+        cells = (figure(row.metrics, metric) for metric in metrics)
+        table.add_row(escape(f"{row.system} (published), {row.partition}"), *cells)
+    return table
+
+
 def figure(metrics: Mapping[str, float | None], name: str) -> str:
     """Write a metric and its standard error.
 
@@ -121,13 +138,17 @@ def print_answer_tables(
 ) -> None:
     """Print the final tables to stdout, then the notes and a line per setting.
 
-    Of one setting all rows are shown, of several the main metrics side by side and the rows of all questions.
+    Of one setting all rows are shown, of several the main metrics side by side and the other ones of all questions.
     """
     console = console or Console(width=None if Console().is_terminal else 160)
-    alone = len({row["mode"] for row in rows}) == 1
-    for metric in () if alone else MAIN:
-        if any(metric in row["metrics"] for row in rows):
-            console.print(setting_table(rows, name, metric))
-    console.print(answer_table([row for row in rows if alone or row["partition"] in WHOLE], name, references))
+    if len({row["mode"] for row in rows}) == 1:
+        console.print(answer_table(rows, name, references))
+    else:
+        for metric in MAIN:
+            if any(metric in row["metrics"] for row in rows):
+                console.print(setting_table(rows, name, metric))
+        console.print(answer_table([row for row in rows if row["partition"] in WHOLE], name, without=MAIN))
+        if references:
+            console.print(published_table(references))
     for line in (*notes, *final_lines(rows, name)):
         console.print(line, soft_wrap=True, markup=False, highlight=False)

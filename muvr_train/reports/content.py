@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.benchmarks.types import Query
 from muvr_train.reports.write import all_notes
-from muvr_train.results import Results
+from muvr_train.results import RerankedRow, Results
 
 Map = NDArray[np.floating[Any]]
 Maps = Callable[[Query, str], Sequence[tuple[str, Map]]]
@@ -48,6 +48,8 @@ class ReportContent:
         meta: As in results.json.
         ks: Cut-offs of recall@k.
         references: Published rows, only those that may stand beside these.
+        reranked: Rows with the first videos of each query in another order.
+        answers_page: Address of the page with the answers they are made of, "" where there is none.
         maps: Draws similarity maps; None where there is no model.
         pictures: Gives frames; None where no videos are at hand. May raise `DataError` for a broken video.
         limits: Bounds.
@@ -58,6 +60,8 @@ class ReportContent:
     meta: Mapping[str, Any]
     ks: Sequence[int]
     references: Sequence[PublishedRow] = ()
+    reranked: Sequence[RerankedRow] = ()
+    answers_page: str = ""
     maps: Maps | None = None
     pictures: Pictures | None = None
     limits: Limits = field(default_factory=Limits)

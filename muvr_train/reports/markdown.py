@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from muvr_train.reports.breakdowns import breakdown_tables
 from muvr_train.reports.content import ReportContent
+from muvr_train.reports.rerank_parts import gained_rows
 from muvr_train.reports.score_tables import (
     Cell,
     ScoreTable,
@@ -28,6 +29,8 @@ def render_markdown(content: ReportContent) -> str:
         parts += _section(upright(table)) if table is not None else []
     parts += _section(table_of_metrics(content, partitions[-1] if partitions else "mean", metric_names(content)))
     parts += [*(f"- {escape(note)}" for note in content.notes), ""]
+    for gained in gained_rows(content.reranked):
+        parts += _section(gained.short, f"{gained.name}, mode {gained.mode}: ")
     for breakdown in breakdown_tables(content):
         parts += _section(upright(breakdown.short), f"by {breakdown.group}: ")
     parts += [*_section(counts_table(content.results)), "## protocol", ""]

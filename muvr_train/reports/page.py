@@ -13,6 +13,7 @@ from muvr_train.reports.breakdowns import breakdown_tables
 from muvr_train.reports.charts import Charts, make_charts, shown_mode
 from muvr_train.reports.content import Map, ReportContent
 from muvr_train.reports.examples import Example, choose_rows, make_example
+from muvr_train.reports.rerank_parts import gained_rows
 from muvr_train.reports.score_tables import (
     counts_table,
     metric_names,
@@ -92,6 +93,8 @@ def _result_parts(content: ReportContent) -> dict[str, Any]:
         "mean_table": table_of_metrics(content, partitions[-1] if partitions else "mean", metric_names(content)),
         "all_tables": [table_of_metrics(content, name, metric_names(content, extra=True)) for name in partitions],
         "notes": content.notes,
+        "gained": gained_rows(content.reranked),
+        "answers_page": content.answers_page,
         "breakdowns": breakdown_tables(content),
         "published": "; ".join(dict.fromkeys(row.source for row in content.references)),
         "apart": modes_apart(content),
@@ -188,9 +191,15 @@ def _protocol_parts(content: ReportContent) -> dict[str, Any]:
         "facts": facts_of(meta),
         "counts": counts_table(content.results),
         "warnings": warnings,
-        "definitions": meta.get("definitions", DEFINITIONS),
+        "definitions": _definitions(content),
         "documents": [(name, document(value)) for name, value in documents.items() if value],
     }
+
+
+def _definitions(content: ReportContent) -> dict[str, str]:
+    """All that results.json has, those of reranking where there is any."""
+    known: Mapping[str, str] = content.meta.get("definitions", DEFINITIONS)
+    return {name: text for name, text in known.items() if content.reranked or not name.startswith("reranked.")}
 
 
 def facts_of(meta: Mapping[str, Any]) -> list[tuple[str, object]]:

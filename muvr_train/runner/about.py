@@ -18,10 +18,15 @@ def about_program(cfg: DictConfig) -> dict[str, Any]:
     return {
         "version": package_version(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": shlex.join(sys.orig_argv[1:]),
+        "command": command_line(),
         "config": plain(cfg),
         "seed": cfg.seed,
     }
+
+
+def command_line() -> str:
+    """The command as it was typed, to be pasted into a shell."""
+    return shlex.join(sys.orig_argv)
 
 
 def package_version() -> str:

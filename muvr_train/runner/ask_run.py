@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from omegaconf import DictConfig
 
 from muvr_train.benchmarks.published import PublishedRow, published_rows
 from muvr_train.errors import DataError, shorten
+from muvr_train.preflight.answerers import FILE, target_of
 from muvr_train.preflight.questions import answers_path
 from muvr_train.reports.answer_files import write_answer_results
 from muvr_train.reports.answer_page import PICTURES, AnswerLimits, write_answer_page
 from muvr_train.reports.answer_pictures import keep_sheets
+from muvr_train.reports.answer_reading import Reading
 from muvr_train.reports.answer_tables import print_answer_tables
 from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.asking import ask
@@ -62,10 +64,28 @@ def ask_and_score(cfg: DictConfig) -> dict[str, float]:
     print_answer_tables(rows, str(meta["model"]), published, meta["notes"])
     log.info("results are in %s", folder)
     if cfg.benchmark.report:
-        loads = len(missing) < len(asked.questions)
-        write_answer_page(folder, asked.questions, verdicts, answers, rows, meta, published, loads, limits)
-    refuse_failures(cfg, answers)
+        page = write_answer_page(
+            folder,
+            asked.questions,
+            verdicts,
+            answers,
+            rows,
+            meta,
+            published,
+            limits=limits,
+            reading=reading_of(cfg),
+            looks=answerer.needs_visuals,
+        )
+        log.info("the report is %s", page)
+    refuse_failures(cfg, answers, missing if cfg.benchmark.missing == "wrong" else {})
     return flat
+
+
+def reading_of(cfg: DictConfig) -> Reading:
+    """How the answers are read."""
+    benchmark = cfg.benchmark
+    languages = tuple(benchmark.get("languages") or ("en",))
+    return Reading(benchmark.decision, bool(benchmark.get("reasoning")), languages)
 
 
 def answers_of(cfg: DictConfig, answerer: Answerer, questions: Sequence[Question]) -> tuple[dict[Place, Answer], int]:
@@ -91,11 +111,10 @@ def answers_of(cfg: DictConfig, answerer: Answerer, questions: Sequence[Question
 
 def verdicts_of(cfg: DictConfig, asked: QuestionSet, answers: Mapping[Place, Answer]) -> dict[Place, str | None]:
     """Read the answers."""
-    benchmark = cfg.benchmark
-    languages, reasoning = tuple(benchmark.get("languages") or ("en",)), bool(benchmark.get("reasoning"))
+    how = reading_of(cfg)
     return {
         (question.id, question.setting): verdict(
-            answers[question.id, question.setting], question, benchmark.decision, reasoning, languages
+            answers[question.id, question.setting], question, how.decision, how.reasoning, how.languages
         )
         for question in asked.questions
     }
@@ -105,11 +124,10 @@ def reasons_of(
     cfg: DictConfig, asked: QuestionSet, verdicts: Mapping[Place, str | None], answers: Mapping[Place, Answer]
 ) -> dict[Place, str]:
     """Say of each answer that could not be read why."""
-    benchmark = cfg.benchmark
-    languages, reasoning = tuple(benchmark.get("languages") or ("en",)), bool(benchmark.get("reasoning"))
+    how = reading_of(cfg)
     places = {(question.id, question.setting): question for question in asked.questions}
     return {
-        place: why_invalid(answers[place], question, benchmark.decision, reasoning, languages)
+        place: why_invalid(answers[place], question, how.decision, how.reasoning, how.languages)
         for place, question in places.items()
         if verdicts[place] is None and answers[place].answered
     }
@@ -155,16 +173,23 @@ def references(cfg: DictConfig, asked: QuestionSet) -> tuple[PublishedRow, ...]:
     return published_rows(cfg.benchmark.name) if asked.released else ()
 
 
-def refuse_failures(cfg: DictConfig, answers: Mapping[Place, Answer]) -> None:
+def refuse_failures(cfg: DictConfig, answers: Mapping[Place, Answer], expected: Collection[Place] = ()) -> None:
     """End with an error if questions failed, unless that is allowed.
+
+    Args:
+        cfg: the composed config.
+        answers: of all questions.
+        expected: (id, setting) of questions whose failure was asked for.
 
     Raises:
         DataError: with the first reasons, and how to ask only those.
     """
-    failed = [answer for answer in answers.values() if not answer.answered]
+    failed = [answer for place, answer in answers.items() if not answer.answered and place not in expected]
     if not failed:
         return
     again = f"answers={cfg.answers}" if cfg.answers else f"out={cfg.out}"
+    if target_of(cfg).startswith(FILE):
+        again = f"{again}, once their lines are added to {cfg.answerer.path},"
     reasons = shorten([f"{answer.question} ({answer.setting}): {answer.reason}" for answer in failed], 3)
     text = (
         f"{len(failed)} of {len(answers)} questions failed and count as wrong: {reasons}. The results are complete in "

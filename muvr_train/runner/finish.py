@@ -119,7 +119,7 @@ def finish(
     if cfg.get("save_scores"):
         log.info("the scores are in %s", ", ".join(map(str, save_scores(folder, results))))
     flat = results.flat(split)
-    write_json(folder / "metrics.json", flat)
+    write_json(folder / "metrics.json", {**flat, **reranked.flat(split)})
     picture = None
     if subject.model is not None:
         picture = save_similarity_picture(folder / "similarity_map.png", subject.model, data.store, part)
@@ -129,9 +129,9 @@ def finish(
     if show:
         print_tables(named, protocol.ks, references, compared=subject.compared, notes=part.notes, about=about_run(cfg))
         print_reranked(reranked.rows)
-    log_final(loggers, flat, named, picture)
+    log_final(loggers, {**flat, **reranked.flat(split)}, named, picture)
     log.info("results are in %s", folder)
-    report(cfg, folder, subject.label, named, meta, references, data, subject.model)
+    report(cfg, folder, subject.label, named, meta, references, data, subject.model, reranked.rows)
     if reranked.error is not None:
         raise reranked.error
     return flat

@@ -19,7 +19,7 @@ from muvr_train.models.retriever import Retriever
 from muvr_train.reports.content import Limits, Map, Maps, Pictures, ReportContent
 from muvr_train.reports.picture import similarity_maps
 from muvr_train.reports.report import write_reports
-from muvr_train.results import Results
+from muvr_train.results import RerankedRow, Results
 from muvr_train.runner.data import Data
 
 FRAMES = 3  # of each video in the page
@@ -30,6 +30,8 @@ COSINES, OWN, ADDED = (
     "the network's map",
     "the network's map (added to the base score)",
 )
+ANSWERS_PAGE = "reranking/report.html"
+"""The page of what was asked to rerank, in the folder of the results."""
 log = logging.getLogger(__name__)
 
 
@@ -42,6 +44,7 @@ def report(
     references: Sequence[PublishedRow],
     data: Data,
     model: Retriever | None,
+    reranked: Sequence[RerankedRow] = (),
 ) -> None:
     """Write report.html, report.md and report.tex, unless `benchmark.report=false`.
 
@@ -54,6 +57,7 @@ def report(
         references: published rows that may stand beside them.
         data: for similarity maps and videos.
         model: for similarity maps; None draws none.
+        reranked: rows that are in `named`, too.
 
     Raises:
         DataError: the report cannot be made; the message says that the result files are there.
@@ -68,6 +72,8 @@ def report(
             meta,
             tuple(cfg.benchmark.ks),
             references,
+            reranked,
+            ANSWERS_PAGE if reranked and (folder / ANSWERS_PAGE).is_file() else "",
             maps=None if model is None else maps_of(model, data.store),
             pictures=pictures_of(cfg, data.features),
             limits=Limits(queries=cfg.benchmark.get("report_queries", Limits.queries)),

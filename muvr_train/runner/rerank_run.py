@@ -17,7 +17,7 @@ from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.preflight.questions import answers_path
 from muvr_train.preflight.rerank import check_videos
 from muvr_train.reports.answer_files import write_questions
-from muvr_train.reports.answer_page import PICTURES, AnswerLimits, write_answer_page
+from muvr_train.reports.answer_page import PICTURES, AnswerLimits
 from muvr_train.reports.answer_pictures import keep_sheets
 from muvr_train.reports.rerank_tables import cost_line, gains
 from muvr_train.rerank.answer_file import AnswerFile, read_answers
@@ -43,12 +43,13 @@ from muvr_train.results import Kept, RerankedRow, Results
 from muvr_train.runner.answerers import build_answerer, refuse_missing
 from muvr_train.runner.classes import plain
 from muvr_train.runner.report import video_files
+from muvr_train.runner.rerank_page import PAGE, write_rerank_page
 from muvr_train.search.sources import ScoreSource
 from muvr_train.search.texts import best_mode
 
 log = logging.getLogger(__name__)
-PAGE = "reranking"
-"""The folder of the page of answers, in that of the results."""
+PREFIXES = {True: "reranked", False: "perfect_reranker"}
+"""Whether a row is that of an answerer -> what its flat metrics begin with."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,14 @@ class Reranked:
 
     rows: tuple[RerankedRow, ...] = ()
     error: MuvrTrainError | None = None
+
+    def flat(self, split: str) -> dict[str, float]:
+        """The metrics as `Results.flat`, named `reranked/<split>/...` and `perfect_reranker/<split>/...`."""
+        return {
+            name: value
+            for row in self.rows
+            for name, value in row.results.flat(f"{PREFIXES['gains' in row.facts]}/{split}").items()
+        }
 
 
 @dataclass(frozen=True)
@@ -155,16 +164,17 @@ def _rows(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Iterator[Reran
     cost = costs_of(answers, queries)
     asked = {**answerer.identity(), "name": answerer.name}
     facts |= {"answerer": asked, "counts": counts, "cost": cost, "cost_per": per}
-    if cfg.benchmark.get("report", True):
-        meta = {"model": answerer.name, "benchmark": f"{retrieved.part.name}, rerank{name}", **facts}
-        path = write_answer_page(folder / PAGE, questions, said, answers, [], meta)
-        log.info("what was asked about the first videos, and what was answered: %s", path)
-    _refuse_useless(cfg, answers, counts)
-    after = retrieved.reordered(mode, method, tops, [top.values(values) for top in tops])
-    averaged = retrieved.part.averaged or [top.kept.partition.name for top in tops]
-    facts["gains"] = gains(retrieved.results, after, best, mode, averaged)
+    label = f"{retrieved.label} + rerank{name} ({answerer.name})"
+    try:
+        _refuse_useless(cfg, answers, counts)
+        after = retrieved.reordered(mode, method, tops, [top.values(values) for top in tops])
+        averaged = retrieved.part.averaged or [top.kept.partition.name for top in tops]
+        facts["gains"] = gains(retrieved.results, after, best, mode, averaged)
+    finally:
+        if cfg.benchmark.get("report", True):
+            write_rerank_page(cfg, folder, label, facts, retrieved.results, answerer, questions, said, answers)
     after.notes.append(cost_line(facts))
-    yield RerankedRow(f"{retrieved.label} + rerank{name} ({answerer.name})", facts, after)
+    yield RerankedRow(label, facts, after)
     _refuse_failures(cfg, answers)
 
 
@@ -183,15 +193,16 @@ def _kept(results: Results, asked: str | None) -> list[Kept]:
 
 def _media(cfg: DictConfig, answerer: Answerer, retrieved: Retrieved) -> Media:
     """Where the videos and masks of the run's data lie; the built-in corpus has its own, edited copies are composed."""
-    if cfg.data.kind == "folder" and answerer.needs_visuals:
-        store = retrieved.store or Path(cfg.data.features)
-        return ComposedMedia.of_store(store, Path(cfg.data.videos))
+    wanted = answerer.needs_visuals or cfg.benchmark.get("report", True)
+    store = retrieved.store or cfg.data.features
+    if cfg.data.kind == "folder" and wanted and store and cfg.data.videos:
+        return ComposedMedia.of_store(Path(store), Path(cfg.data.videos))
     masks = None if cfg.rerank.masks is None else Path(cfg.rerank.masks)
     if cfg.data.kind == "demo" and masks is None:
         from muvr_train.demo.corpus import build_demo
 
         masks = build_demo(cfg.data.size).masks
-    return Media((answerer.needs_visuals and video_files(cfg)) or {}, masks=masks)
+    return Media((wanted and video_files(cfg)) or {}, masks=masks)
 
 
 def _asked(
@@ -241,5 +252,5 @@ def _refuse_failures(cfg: DictConfig, answers: Mapping[Place, Answer]) -> None:
 
 def _reasons(answers: Mapping[Place, Answer]) -> str:
     failed = [answer for answer in answers.values() if not answer.answered]
-    reasons = shorten([f"{answer.question}: {answer.reason}" for answer in failed], 3)
+    reasons = shorten([f"{answer.question.rstrip('|')}: {answer.reason}" for answer in failed], 3)
     return f"{len(failed)} of {len(answers)} pairs failed: {reasons}"

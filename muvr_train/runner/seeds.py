@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
-import sys
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -20,6 +18,7 @@ from muvr_train.processes import Group
 from muvr_train.reports.seeds import Summary, summarize
 from muvr_train.reports.tables import print_tables
 from muvr_train.reports.write import write_json, write_results
+from muvr_train.runner.about import command_line
 from muvr_train.runner.classes import plain
 from muvr_train.runner.cross_fit import Run, checkpoint_of, close, record_settings
 from muvr_train.runner.data import Data, open_data
@@ -144,7 +143,7 @@ def describe_seeds(cfg: DictConfig, summary: Summary, facts: Sequence[dict[str, 
     return {
         **meta,
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": shlex.join(sys.orig_argv[1:]),
+        "command": command_line(),
         "config": plain(cfg),
         "model": str(cfg.run),
         "seed": list(cfg.seed),

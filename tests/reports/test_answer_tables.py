@@ -60,7 +60,13 @@ def test_several_settings_stand_side_by_side() -> None:
     assert "10.0 ± 3.4" in news[0]
     assert "20.0 ± 3.4" in news[0]
     assert len(news) == 2  # accuracy and reranking score
-    assert any("a_1f, all" in line for line in lines)
+    (whole,) = [line for line in lines if "a_1f, all" in line]
+    assert "10.0 ± 3.4" not in whole  # it stands in the first table and in the last line
+    assert "90.0" in whole
+    assert sum("10.0 ± 3.4" in line for line in lines) == 3  # all, news, last line
+    text = shown(rows, published_rows("muvr_qa"))
+    assert text.count("GPT-4o, 6 frames (published), all") == 1
+    assert "65.0" in text
 
 
 @pytest.mark.parametrize("benchmark", ["muvr_qa", "iv_bench"])
