@@ -37,7 +37,8 @@ DEFINITIONS = {
     "mode no_image_<n>f": "n frames of the video, no image",
     "mode text_only": "neither video nor image",
     "counts.failed": "questions without an answer after all retries, or whose files are missing or broken",
-    "counts.invalid": "answers in which no choice, or more than one, can be read",
+    "counts.invalid": "answers in which no choice, or more than one, can be read; with decision=logprob also those "
+    "where less than 0.05 of the first token's probability says a choice",
 }
 FACTS = ("partition", "query", "target", "tag", "task", "group", "granularity", "video", "image")
 """What per_question.csv says about questions that have it."""
