@@ -9,12 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from muvr_train.benchmarks.copies_recipes import Recipe
 from muvr_train.errors import DataError
 from muvr_train.rerank.digests import digest_of
 from muvr_train.rerank.kept import KeptPixels
 from muvr_train.rerank.pictures import VERSION, shrink
-from muvr_train.rerank.types import Clip, Picture, Visual
+from muvr_train.rerank.types import Clip, Picture, Pixels, Visual
 from muvr_train.rerank.visuals import Absent, Media
 
 if TYPE_CHECKING:
@@ -79,10 +81,31 @@ class Composition:
             frames = [frame for piece in compose(self.recipe, self.sources) for frame in piece]
         except DecodeError as error:
             raise DataError(f"video {self.recipe.id}: {error}") from error
-        chosen = [shrink(frames[place], self.resolution).copy() for place in uniform(len(frames), self.frames)]
+        chosen = [shrink(frames[place], self.resolution) for place in uniform(len(frames), self.frames)]
+        chosen = [letterboxed(frame, *chosen[0].shape[:2]) for frame in chosen]
         for picture in chosen:
             picture.flags.writeable = False  # other questions see the same ones
         return Picture(chosen[0]) if self.still else Clip(tuple(chosen))
+
+
+def letterboxed(frame: Pixels, height: int, width: int) -> Pixels:
+    """Scale a frame uint8 [H, W, 3] into [height, width, 3], black where it has another shape: a copy.
+
+    The pieces of a composed video may differ in size; the frames of a video have one.
+    """
+    from PIL import Image
+
+    if frame.shape[:2] == (height, width):
+        return frame.copy()
+    scale = min(height / frame.shape[0], width / frame.shape[1])
+    rows, columns = (
+        max(1, min(most, round(size * scale))) for size, most in zip(frame.shape, (height, width), strict=False)
+    )
+    made = np.zeros((height, width, 3), np.uint8)
+    top, left = (height - rows) // 2, (width - columns) // 2
+    scaled = Image.fromarray(frame).resize((columns, rows), Image.Resampling.BICUBIC)
+    made[top : top + rows, left : left + columns] = np.asarray(scaled)
+    return made
 
 
 def sources_of(recipe: Recipe) -> set[str]:

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from muvr_train.benchmarks.types import Judgement, Partition, Query
-from muvr_train.errors import ConfigError
 from muvr_train.rerank.pair_questions import PairSettings
-from muvr_train.rerank.tops import costs_of, counts_of, find_tops, place_of, yes_value
+from muvr_train.rerank.tops import costs_of, counts_of, distinct, find_tops, place_of, queries_of, yes_value
 from muvr_train.rerank.types import ANSWERED, FAILED, Answer
 from muvr_train.rerank.visuals import Media
 from muvr_train.results import Kept
@@ -24,9 +23,11 @@ QUERIES = (Query("news/a", "news", "news/1", "a fire"), Query("news/b", "news", 
 VIDEOS = ("news/a", "news/x", "news/y", "news/äö")
 
 
+JUDGEMENTS = (Judgement("news/a", {"news/y": "copy"}), Judgement("news/b", {"news/äö": "match"}))
+
+
 def kept(name: str = "news") -> Kept:
-    judgements = (Judgement("news/a", {"news/y": "copy"}), Judgement("news/b", {"news/äö": "match"}))
-    partition = Partition(name, QUERIES, judgements, VIDEOS)
+    partition = Partition(name, QUERIES, JUDGEMENTS, VIDEOS)
     scores = np.array([[1.0, 0.5, 0.7, 0.1], [0.1, 0.2, 0.3, 0.4]], dtype=np.float32)
     return Kept(partition, "tv", judge(partition, ScoreMatrix(("news/a", "news/b"), VIDEOS, scores)))
 
@@ -46,9 +47,49 @@ def test_questions_stand_in_the_order_of_the_retrieval_with_their_truth() -> Non
     assert [array.tolist() for array in top.values(values)] == [[1.0, 2.0], [1.0, 2.0]]
 
 
-def test_partitions_that_share_queries_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"news/a, news/b: queries of several partitions"):
-        find_tops([kept(), kept("other")], 2, Media(), PairSettings())
+def two_tasks() -> list[Kept]:
+    """The same queries and scores; `loose` takes two more videos as matches of news/a."""
+    strict, loose = kept("strict"), kept("loose")
+    judgements = (replace(JUDGEMENTS[0], positives={"news/y": "copy", "news/x": "event"}), JUDGEMENTS[1])
+    partition = replace(loose.partition, judgements=judgements)
+    scores = ScoreMatrix(("news/a", "news/b"), VIDEOS, loose.judged.scores)
+    return [strict, Kept(partition, "tv", judge(partition, scores))]
+
+
+def test_tasks_that_share_queries_ask_about_a_pair_once() -> None:
+    tops = find_tops(two_tasks(), 2, Media(), PairSettings())
+    asked = {question.id: question for question in distinct(tops)}
+    assert list(asked) == [f"news/{pair}|" for pair in ("a|news/y", "a|news/x", "b|news/äö", "b|news/y")]
+    facts = {name: (one.truth, one.about["level"], one.about["tasks"]) for name, one in asked.items()}
+    assert facts == {
+        "news/a|news/y|": ("yes", "copy", "strict yes, loose yes"),
+        "news/a|news/x|": ("yes", "event", "strict no, loose yes"),
+        "news/b|news/äö|": ("yes", "match", "strict yes, loose yes"),
+        "news/b|news/y|": ("no", None, "strict no, loose no"),
+    }
+    values = {place_of(one): float(place) for place, one in enumerate(asked.values())}
+    for top in tops:  # each task takes the same answers
+        assert [array.tolist() for array in top.values(values)] == [[0.0, 1.0], [2.0, 3.0]]
+    assert queries_of(tops) == (2, "query")
+
+
+def test_who_knows_the_truth_is_asked_task_by_task() -> None:
+    tops = find_tops(two_tasks(), 2, Media(), PairSettings(), one_by_one=True)
+    truths = {question.id: question.truth for question in distinct(tops)}
+    assert len(truths) == 8
+    assert truths["news/a|news/x||strict"] == "no"
+    assert truths["news/a|news/x||loose"] == "yes"
+    (alone,) = find_tops([kept()], 2, Media(), PairSettings(), one_by_one=True)
+    assert [question.id for question in distinct([alone])][:2] == ["news/a|news/y|", "news/a|news/x|"]
+
+
+def test_a_query_with_expressions_counts_with_each() -> None:
+    one = kept()
+    rows = (replace(JUDGEMENTS[0], expression="+night"), replace(JUDGEMENTS[0], expression="-night"))
+    partition = replace(one.partition, judgements=rows)
+    tagged = Kept(partition, "tag_0.3", replace(one.judged, judgements=rows))
+    tops = find_tops([tagged], 1, Media(), PairSettings())
+    assert queries_of(tops) == (2, "query with a tag expression")
 
 
 def answer(name: str, **more: object) -> Answer:
@@ -71,14 +112,15 @@ def test_counts_and_costs() -> None:
     answers = {
         ("a", "s"): answer("a", seconds=2.0, prompt_tokens=100),
         ("b", "s"): answer("b", seconds=1.0),
-        ("c", "s"): replace(answer("c"), status=FAILED),
+        ("c", "s"): replace(answer("c"), status=FAILED),  # its video could not be read
         ("d", "s"): answer("d"),
+        ("e", "s"): replace(answer("e"), status=FAILED, seconds=0.0),  # it was asked
     }
-    values = {("a", "s"): 1.0, ("b", "s"): 0.0, ("c", "s"): math.nan, ("d", "s"): math.nan}
-    expected = {"pairs": 4, "calls": 3, "from_file": 1, "failed": 1, "invalid": 1, "used": 2}
+    values = {("a", "s"): 1.0, ("b", "s"): 0.0, **dict.fromkeys([("c", "s"), ("d", "s"), ("e", "s")], math.nan)}
+    expected = {"pairs": 5, "calls": 3, "from_file": 1, "failed": 2, "invalid": 1, "used": 2}
     assert counts_of(answers, values, {"key-b", "key-other"}) == expected
     assert costs_of(answers, 2) == {
-        "pairs_per_query": 2.0,
+        "pairs_per_query": 2.5,
         "seconds_per_query": 1.5,
         "prompt_tokens_per_query": 50.0,
         "completion_tokens_per_query": None,
