@@ -57,7 +57,7 @@ def test_random_failures_leave_no_trace_in_a_run(tmp_path: Path) -> None:
     ) as server:
         run = evaluate(server, tmp_path / "a", "answerer.concurrency=3")
     assert run.returncode == 0, run.stderr
-    assert counts(tmp_path / "a") == {"questions": 20, "answered": 20, "failed": 0, "invalid": 0}
+    assert counts(tmp_path / "a") == {"questions": 20, "answered": 20, "failed": 0, "invalid": 0, "from_file": 0}
     assert set(answered(server).values()) == {1}
     assert answered(server).total() == 20 < len(server.asked)
     assert server.most == 3
@@ -82,7 +82,7 @@ def test_failures_beyond_the_retries_are_counted_said_and_asked_again(tmp_path: 
         assert run.returncode == 1
         assert "2 of 20 questions failed" in run.stderr
         assert "HTTP 503: so it is (2 tries)" in " ".join(run.stderr.split())
-        assert counts(out) == {"questions": 20, "answered": 18, "failed": 2, "invalid": 0}
+        assert counts(out) == {"questions": 20, "answered": 18, "failed": 2, "invalid": 0, "from_file": 0}
         assert len(server.asked) == 18 + 2 * 2
         assert evaluate(server, out, "answerer.retries=0", "allow_failures=true").returncode == 0
         assert len(server.asked) == 22 + 2
@@ -90,7 +90,7 @@ def test_failures_beyond_the_retries_are_counted_said_and_asked_again(tmp_path: 
         run = evaluate(other, out)
         assert run.returncode == 0, run.stderr
         assert set(answered(other)) == lost
-        assert counts(out) == {"questions": 20, "answered": 20, "failed": 0, "invalid": 0}
+        assert counts(out) == {"questions": 20, "answered": 20, "failed": 0, "invalid": 0, "from_file": 18}
 
 
 @pytest.mark.slow
