@@ -50,7 +50,12 @@ def test_a_finished_run_needs_no_server(tmp_path: Path) -> None:
 
 
 def test_every_run_in_a_file_of_answers_is_scored_again_as_it_was(tmp_path: Path) -> None:
-    runs: tuple[list[str], ...] = ([], ["benchmark.tags=false"], ["benchmark.query_frames=2"], ["benchmark.comparison=text"])
+    runs: tuple[list[str], ...] = (
+        [],
+        ["benchmark.tags=false"],
+        ["benchmark.query_frames=2"],
+        ["benchmark.comparison=text"],
+    )
     with LocalServer(short) as server:
         model = ("answerer=openai", "answerer.model=tiny", f"answerer.base_url={server.url}", "answers=all.jsonl")
         for number, more in enumerate(runs):
