@@ -54,7 +54,7 @@ def answer_table(
     alone = len(settings) == 1
     title = f"{escape(name)}{f', {escape(settings[0])}' if alone else ''} (%, ± standard error)"
     table = Table(title=title, title_justify="left")
-    table.add_column("partition" if alone else "setting, partition", overflow="fold")
+    table.add_column(_part(rows) if alone else f"setting, {_part(rows)}", overflow="fold")
     for metric in metrics:
         table.add_column(SHOWN[metric], justify="right")
     for heading in ("s / item", "questions"):
@@ -73,13 +73,18 @@ def answer_table(
     return table
 
 
+def _part(rows: Rows) -> str:
+    """What the rows of a benchmark are about."""
+    return "task" if rows and rows[0].get("benchmark") == "iv_bench" else "partition"
+
+
 def setting_table(rows: Rows, name: str, metric: str) -> Table:
     """Show one metric of several settings side by side, a line per partition."""
     settings = dict.fromkeys(str(row["mode"]) for row in rows)
     found = {(str(row["partition"]), str(row["mode"])): row["metrics"] for row in rows}
     unit = "" if metric in SIGNED else "%, "
     table = Table(title=f"{escape(name)}, {metric.replace('_', ' ')} ({unit}± standard error)", title_justify="left")
-    table.add_column("partition", overflow="fold")
+    table.add_column(_part(rows), overflow="fold")
     for setting in settings:
         table.add_column(escape(setting), justify="right", overflow="fold")
     for partition in dict.fromkeys(partition for partition, _ in found):

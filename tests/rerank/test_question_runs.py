@@ -351,7 +351,8 @@ def test_failures_are_told_counted_and_asked_again(tmp_path: Path, questions: Pa
     assert "no answer after 3 tries" in ended.stderr
     assert "out=o asks only these" in ended.stderr
     assert "6 failed" in ended.stdout
-    assert results("o")["meta"]["counts"] == {"questions": 24, "answered": 18, "failed": 6, "invalid": 0, "from_file": 0}
+    counts = {"questions": 24, "answered": 18, "failed": 6, "invalid": 0, "from_file": 0}
+    assert results("o")["meta"]["counts"] == counts
     assert Counter(line["status"] for line in lines("o")) == {"answered": 18, "failed": 6}
     assert {line["right"] for line in lines("o") if line["status"] == "failed"} == {"0"}
     evaluate(*base[:3], "out=o", extra=own)
