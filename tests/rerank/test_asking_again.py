@@ -97,8 +97,8 @@ def test_a_server_that_is_gone_is_not_missed_by_a_finished_run(tmp_path: Path) -
         first = run(server.url)
         assert server.listed == 1
     assert run(server.url) == first
+    questions.append(Question("new", "s", ("#new",), ("yes", "no"), "yes"))
     with pytest.raises(DataError):
-        questions.append(Question("new", "s", ("#new",), ("yes", "no"), "yes"))
         run(server.url)
 
 
