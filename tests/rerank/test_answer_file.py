@@ -168,7 +168,5 @@ def test_values_that_no_answer_has_are_named(tmp_path: Path, more: str, message:
 
 def test_what_is_null_is_not_known(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    path.write_text(
-        '{"question": "a", "setting": "s", "key": "k", "status": "failed", "text": null, "reason": null}'
-    )
+    path.write_text('{"question": "a", "setting": "s", "key": "k", "status": "failed", "text": null, "reason": null}')
     assert list(read_answers(path)) == [Answer("a", "s", "k", "failed")]
