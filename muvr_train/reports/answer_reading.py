@@ -29,7 +29,7 @@ class Reading:
         return why_invalid(answer, question, self.decision, self.reasoning, self.languages)
 
     def shares(self, answer: Answer, question: Question) -> str:
-        """If the first token decides: the share of yes, or of the likeliest letter, among the choices, and their mass."""
+        """The share of yes, or of the likeliest letter, among the choices, and their mass; "" where text decides."""
         mass = masses(answer.tokens, question.choices, self.languages) if self.decision == "logprob" else {}
         total = math.fsum(mass.values())
         if total <= 0:
