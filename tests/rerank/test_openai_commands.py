@@ -14,7 +14,7 @@ import pytest
 from tests.rerank.local_server import Asked, LocalServer, at_random
 
 ROOT = Path(__file__).parents[2]
-PAIRS = ("benchmark=muvr_qa", "benchmark.limit=2", "benchmark.frames=2", "benchmark.report=false")
+PAIRS = ("benchmark=muvr_qa", "benchmark.limit=20", "benchmark.frames=2", "benchmark.report=false")
 """20 questions about the built-in corpus's own videos."""
 
 
