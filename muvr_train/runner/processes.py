@@ -31,7 +31,8 @@ def started(cfg: DictConfig, device: str) -> Iterator[Here]:
         with noticing(here.group, settings.timeout, advice, here.children):
             yield here
     except (KeyboardInterrupt, SystemExit) as error:  # Lightning answers Ctrl-C with the latter
-        if here.group.is_first:
+        told = not go_on and isinstance(error, SystemExit) and error.code == 130  # reranking said how to go on
+        if here.group.is_first and not told:
             sys.stderr.write(f"interrupted.{_how_to_go_on(Path(folder)) if go_on else ''}\n")
         sys.exit(error.code if isinstance(error, SystemExit) and error.code == 128 + signal.SIGTERM else 130)
 
