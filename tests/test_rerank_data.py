@@ -164,6 +164,7 @@ def test_edited_copies_are_composed_for_who_looks(place: Path, shared: Path) -> 
     assert perfect["name"] == f"perfect reranker@{K}"
 
 
+@pytest.mark.slow
 def test_a_trained_checkpoint_in_two_processes_asks_once(place: Path) -> None:
     """The same rows as in one process, and only the first one asks."""
     annotations, features = make_toy(place / "data")

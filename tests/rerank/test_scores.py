@@ -269,6 +269,17 @@ def test_iv_by_hand() -> None:
     assert score_iv([], {}, {}) == []
 
 
+def test_iv_by_category() -> None:
+    questions = [iv("1", "v"), iv("2", "w"), iv("3", "x")]
+    for question, category in zip(questions, ("Sports", "(none)", "Sports"), strict=True):
+        question.about["category"] = category  # type: ignore[index]
+    verdicts, answers = answered(questions, ["B", "B", "A"])
+    rows = {row["partition"]: row for row in score_iv(questions, verdicts, answers)}
+    assert list(rows)[-2:] == ["category: (none)", "category: Sports"]
+    assert rows["category: Sports"]["metrics"]["accuracy"] == 0.5
+    assert rows["category: (none)"]["counts"]["questions"] == 1
+
+
 def test_iv_settings_and_failures() -> None:
     questions = [iv("1", "v"), iv("1", "v", setting="t")]
     first, *_, last = score_iv(questions, {("1", "s"): "B"}, {("1", "s"): Answer("1", "s", "k", "answered", "B")})
