@@ -117,7 +117,7 @@ def yes_value(answer: Answer, said: str | None, by_probability: bool, languages:
 
 
 def counts_of(answers: Mapping[Place, Answer], values: Mapping[Place, float], known: Collection[str]) -> dict[str, int]:
-    """Count pairs, failures, answers that say nothing, and calls: neither of what could not be shown nor of `known` keys.
+    """Count pairs, failures, answers that say nothing, and calls: none for `known` keys or what could not be shown.
 
     Args:
         answers: to all questions.
