@@ -21,6 +21,7 @@ from muvr_train.benchmarks.muvr_qa import QaRow, write_qa
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.preflight.compose import Composer
 from muvr_train.rerank.answer_file import read_answers
+from tests.interrupts import hear_interrupts
 
 ROOT = Path(__file__).parents[2]
 OWN = """
@@ -83,6 +84,7 @@ def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=120,
         check=False,
+        preexec_fn=hear_interrupts,
     )
 
 

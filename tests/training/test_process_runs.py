@@ -14,16 +14,12 @@ from pathlib import Path
 import pytest
 
 from muvr_train.runner.processes import _how_to_go_on
+from tests.interrupts import hear_interrupts
 from tests.toy import make_toy
 from tests.training.test_resume import assert_equal_runs
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
-
-
-def hear_interrupts() -> None:
-    """Hear Ctrl-C even where the tests run in the background, whose programs ignore it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Runs:
