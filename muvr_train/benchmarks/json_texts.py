@@ -7,7 +7,7 @@ from typing import Any
 
 
 def load_json(text: str | bytes) -> Any:
-    """Read JSON; a half of a character (a lone surrogate, which no file can hold) becomes a question mark.
+    r"""Read JSON; a half of a character (a lone surrogate, which no file can hold) becomes a question mark.
 
     >>> load_json(r'["\ud83d\ude00 \ud83d"]') == ["\N{GRINNING FACE} ?"]
     True

@@ -117,8 +117,9 @@ def test_path_keys_take_any_name(name: str) -> None:
     cfg = composed(["data=muvr", f"data.annotations={name}", f"data.features={name}", f"run={name}"])
     assert (cfg.data.annotations, cfg.data.features, cfg.run) == (name, name, name)
     Path(name).write_text("x")
-    cfg = composed([f"ckpt_path={name}", f"out={name}"], "evaluate")
-    assert (cfg.ckpt_path, cfg.out, cfg.hydra.run.dir) == (name, name, name)
+    folder = f"{name} out"
+    cfg = composed([f"ckpt_path={name}", f"out={folder}"], "evaluate")
+    assert (cfg.ckpt_path, cfg.out, cfg.hydra.run.dir) == (name, folder, folder)
 
 
 def test_runs_are_named_after_experiment_or_model_and_never_alike() -> None:
