@@ -416,6 +416,7 @@ def test_intervals_of_gains_are_those_of_a_paired_comparison(place: Workplace) -
         assert {line["partition"] for line in compared["rows"]} == {"news", "dance", "mean"}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_without_asking_twice_and_says_what_failed(place: Workplace) -> None:
     """Real processes: one is killed at its 41st question, the next one asks the other 60, of which two fail."""
     typed = (*place.file, *rerank("keep_drop", "mine"), "out=killed", "benchmark.report=false", "benchmark.bootstrap=0")

@@ -176,11 +176,6 @@ def _check_muvr_qa(benchmark: DictConfig, data: DictConfig) -> None:
     check_languages(list(benchmark.languages), "benchmark.languages")
     if data.images is not None:
         raise ConfigError(f"data.images={data.images}: benchmark=muvr_qa has no images, leave it out")
-    if benchmark.comparison == "text" and data.masks is not None:
-        raise ConfigError(
-            f"data.masks={data.masks}: regions are outlined in frames of the query, of which benchmark.comparison=text "
-            "shows none; leave it out"
-        )
 
 
 def _check_iv_bench(benchmark: DictConfig, data: DictConfig) -> None:

@@ -1,4 +1,7 @@
-"""Settings that nothing reads in the chosen combination: refused, so that nobody believes that they did something."""
+"""Settings that nothing reads in the chosen combination: refused, so that nobody believes that they did something.
+
+Places of files are no such settings: a sweep over comparisons or inputs names them all.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +32,13 @@ def _unread(cfg: DictConfig) -> Iterator[tuple[str, str]]:
     if benchmark.name == "muvr_qa" and benchmark.comparison == "text":
         yield "benchmark.query_frames", "benchmark.comparison=text shows no frame of the query"
     if benchmark.name == "iv_bench" and benchmark.image == "none":
-        for key in ("benchmark.image_position", "data.images"):
-            yield key, "benchmark.image=none shows no image"
+        yield "benchmark.image_position", "benchmark.image=none shows no image"
     if benchmark.name == "iv_bench" and not benchmark.video:
-        for key in ("benchmark.frames", "benchmark.resolution", "data.videos"):
+        for key in ("benchmark.frames", "benchmark.resolution"):
             yield key, "benchmark.video=false shows no video"
     if not benchmark.get("report", True):
         yield "benchmark.report_items", "benchmark.report=false writes no page"
     if rerank and rerank.comparison == "text":
-        for key in ("rerank.query_frames", "rerank.masks"):
-            yield key, "rerank.comparison=text shows no frame of the query"
+        yield "rerank.query_frames", "rerank.comparison=text shows no frame of the query"
     if rerank and cfg.get("scores"):
         yield "rerank.mode", "a file of scores has one mode, and fused files have one together"

@@ -20,6 +20,7 @@ from muvr_train.rerank.types import (
     Answer,
     Answerer,
     AnswerError,
+    NoAnswerError,
     Part,
     Question,
     Request,
@@ -71,7 +72,8 @@ class Asker:
         self._kind = type(answerer).__name__
         try:
             self._identity = json.dumps(called(answerer, "identity"), sort_keys=True, allow_nan=False)
-            self._by = f"id{_short_digest(self._identity)}"
+            candidates = [answerer.top_logprobs] if logprobs and answerer.top_logprobs else []
+            self._by = f"id{_short_digest(json.dumps([self._identity, *candidates]))}"
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"{self._kind}.identity() must give texts, numbers, lists and dicts of them: {error}"
@@ -146,7 +148,9 @@ class Asker:
             if error.fatal:
                 raise DataError(f"{self.answerer.name} can answer nothing: {error}") from error
             ready.refusal = error
-            return self._failed(ready, str(error), _passed(ready, started))
+            measured = self._measured(_passed(ready, started))
+            took = error.seconds if isinstance(error, NoAnswerError) else measured
+            return self._failed(ready, str(error), took)
         except MuvrTrainError:
             raise
         except Exception as error:
@@ -174,7 +178,7 @@ class Asker:
             )
         tokens = None if reply.tokens is None else {str(name): float(value) for name, value in reply.tokens.items()}
         if any(math.isnan(value) or value == math.inf for value in (tokens or {}).values()):
-            return self._failed(ready, "the log-probabilities are no finite numbers", seconds)
+            return self._failed(ready, "the log-probabilities are no finite numbers", self._measured(seconds))
         return Answer(
             **self._facts(ready.question),
             key=ready.key,
@@ -189,8 +193,7 @@ class Asker:
 
     def _failed(self, ready: Ready, reason: str, seconds: float | None = None) -> Answer:
         reason = plain(" ".join(reason.split()))[:LONGEST_REASON] or "no reason given"
-        took = None if seconds is None else self._measured(seconds)
-        return Answer(**self._facts(ready.question), key=ready.key, status=FAILED, reason=reason, seconds=took)
+        return Answer(**self._facts(ready.question), key=ready.key, status=FAILED, reason=reason, seconds=seconds)
 
     def _measured(self, seconds: float) -> float | None:
         return round(seconds, 4) if self.answerer.measured else None

@@ -137,7 +137,15 @@ class AnswerError(DataError):
 
 
 class NoAnswerError(AnswerError):
-    """There is no answer to this question, which says nothing about others (a file without a line for it)."""
+    """There is no answer to this question, which says nothing about others (a file without a line for it).
+
+    Attributes:
+        seconds: that asking took when it failed elsewhere, None where unknown.
+    """
+
+    def __init__(self, message: str, seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class Answerer(ABC):

@@ -138,6 +138,35 @@ def test_two_settings_of_a_model_are_told_apart_by_their_digest(tmp_path: Path) 
         assert not by
 
 
+def test_runs_with_other_numbers_of_candidates_are_told_apart_too(tmp_path: Path) -> None:
+    few, many = Model("yes"), Model("no")
+    few.top_logprobs, many.top_logprobs = 2, 20
+    first, second = (run(tmp_path, model, [question("q")], logprobs=True) for model in (few, many))
+    with pytest.raises(DataError, match=r"m \(by id[0-9a-f]+\): 1, m \(by id[0-9a-f]+\): 1\. Choose"):
+        again(tmp_path, [question("q")], logprobs=True)
+    for answers in (first, second):
+        (one,) = answers.values()
+        assert said(again(tmp_path, [question("q")], logprobs=True, only=one.by)) == said(answers)
+
+
+def test_times_of_failures_are_kept(tmp_path: Path) -> None:
+    first = run(tmp_path, Model("yes", failing=("q",)), [question("q"), question("r")])["q", "images_2f"]
+    assert first.seconds is not None
+    assert again(tmp_path, [question("q"), question("r")])["q", "images_2f"].seconds == first.seconds
+
+
+def test_a_file_of_other_orders_is_refused_even_if_one_happens_to_fit(tmp_path: Path) -> None:
+    def ordered(name: str, options: dict[str, str]) -> Question:
+        return Question(name, "after_32f", ("Which?",), ("A", "B"), "A", about={"options": options})
+
+    one, other = {"A": "ein", "B": "zwei"}, {"A": "zwei", "B": "ein"}
+    run(tmp_path, Model("A"), [ordered(f"q{n}", one) for n in range(3)])
+    with pytest.raises(DataError, match=r"q[01] is to the choices .*benchmark\.seed"):
+        again(tmp_path, [ordered("q0", other), ordered("q1", other), ordered("q2", one)])
+    found = again(tmp_path, [ordered("q0", other), ordered("q1", one), ordered("q2", one)])
+    assert [answer.status for answer in found.values()] == ["failed", "answered", "answered"]
+
+
 def test_a_model_that_never_answered_is_no_rival_and_equal_answers_are_no_conflict(tmp_path: Path) -> None:
     questions = [question(f"q{n}") for n in range(2)]
     run(tmp_path, Model("yes", heat=3, failing=("q0", "q1")), questions)

@@ -108,8 +108,8 @@ def newest(lines: Sequence[Line], path: Path) -> Line:
         first, second = list(answers.values())[-2:]
         raise DataError(
             f"{path} has different answers of {first.answerer or 'one answerer'} to {first.question} "
-            f"({first.setting}), which was shown other files (videos, images, masks): {first.where} and "
-            f"{second.where}. Remove the lines that are not meant"
+            f"({first.setting}), which was shown other files (videos, images, masks) or asked for other "
+            f"log-probabilities: {first.where} and {second.where}. Remove the lines that are not meant"
         )
     return [line for line in lines if line.answered or not answers][-1]
 

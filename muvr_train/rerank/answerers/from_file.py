@@ -70,13 +70,15 @@ class FileAnswers(Answerer):
         self._otherwise = {place for place in places if there[place] and not fit[place]}
         if questions and not any(fit.values()):
             raise self._nothing(questions, there, lines)
+        if len(self._otherwise) > len(places) / 2:
+            self._refuse_other_orders(places, there)
         self._refuse_several(fit)
         self._chosen = {place: newest(kept, self.path) for place, kept in fit.items() if kept}
         for place, line in self._chosen.items():
             refuse_other_choices(places[place], line, self.path)
         self._tell_of_odd_lines(lines, fit)
-        names = {line.answerer for line in self._chosen.values()} - {""}
-        self.name = names.pop() if len(names) == 1 else self.path.stem
+        names = {line.answerer for line in self._chosen.values()}
+        self.name = (names.pop() if len(names) == 1 else "") or self.path.stem
         unguarded = [line for place, line in self._chosen.items() if line.unguarded(places[place])]
         if unguarded:
             log.warning(
@@ -94,7 +96,7 @@ class FileAnswers(Answerer):
         if line is None:
             raise NoAnswerError(OTHERWISE if place in self._otherwise else "not in the file")
         if not line.answered:
-            raise NoAnswerError(line.entry.get("reason") or "failed when it was asked")
+            raise NoAnswerError(line.entry.get("reason") or "failed when it was asked", line.entry.get("seconds"))
         numbers = {name: line.entry.get(name) for name in ("prompt_tokens", "completion_tokens", "seconds")}
         return Reply(line.text, tokens=line.entry.get("tokens"), **numbers, finish=line.entry.get("finish") or "")
 
@@ -147,6 +149,13 @@ class FileAnswers(Answerer):
             f"(setting {questions[0].setting}); it holds {held}. questions.jsonl in the results folder lists what "
             "is asked"
         )
+
+    def _refuse_other_orders(
+        self, places: Mapping[tuple[str, str], Question], there: Mapping[tuple[str, str], Sequence[Line]]
+    ) -> None:
+        """Refuse a file most of whose answers are to other choices, even if some happen to fit."""
+        for place in self._otherwise:
+            refuse_other_choices(places[place], there[place][-1], self.path)
 
     def _refuse_several(self, fit: Mapping[tuple[str, str], Sequence[Line]]) -> None:
         """Refuse different answers of several answerers to one question: which ones are meant?"""
