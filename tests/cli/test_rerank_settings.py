@@ -70,7 +70,6 @@ MISTAKES = [
         ["model=frame_max", *COIN, "rerank.comparison=text", "rerank.query_frames=3"],
         r"rerank.query_frames= changes nothing here: rerank.comparison=text shows no frame of the query",
     ),
-    (["model=frame_max", *COIN, "rerank.comparison=text", "rerank.masks=m"], r"rerank.masks= changes nothing here"),
     (["benchmark=muvr_qa", "rerank=keep_drop", "answerer=coin"], r"rerank= cannot go with benchmark=muvr_qa"),
     (["model=frame_max", "rerank=null", "answerer=coin"], r"rerank"),
 ]
@@ -89,6 +88,7 @@ def test_mistakes_are_named_before_anything_is_loaded(
         cli.prepare(typed, "evaluate")
 
 
+QUESTIONS = ["benchmark.questions=q", "data.videos=v"]
 TAKEN = [
     [*FIVR, *COIN],
     [*FIVR, "rerank=keep_drop", *SERVER, "data.videos=v"],
@@ -96,6 +96,9 @@ TAKEN = [
     ["model=frame_max", "benchmark=muvr_filter", *COIN, "rerank.mode=tag_0.3"],
     ["model=frame_max", "data=folder", "data.videos=v", "rerank=keep_drop", *SERVER],
     ["scores=x.npz", "data=folder", "data.videos=v", "data.features=s", "rerank=keep_drop", *SERVER],
+    ["model=frame_max", *COIN, "rerank.comparison=text", "rerank.masks=m"],  # places of files may stand there unread
+    ["-m", "benchmark=muvr_qa", "answerer=coin", *QUESTIONS, "benchmark.comparison=images,text", "data.masks=m"],
+    ["-m", "benchmark=iv_bench", "answerer=coin", *QUESTIONS, "benchmark.image=given,none", "data.images=i"],
 ]
 
 
