@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from muvr_train.rerank.parsing import final_part
-from muvr_train.rerank.types import CUT_OFF, Answer, Question
+from muvr_train.rerank.types import CUT_OFF, Answer, Place, Question
 from muvr_train.rerank.yes_no import forms_of
 
-Place = tuple[str, str]
 NONE_NAMED, SEVERAL_NAMED = "no choice named", "several named"
 CUT, NO_FINAL = "cut off", "no final answer"
 NO_LOGPROBS = "no choice in the log-probabilities, or two equally likely"

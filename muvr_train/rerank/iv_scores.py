@@ -7,7 +7,6 @@ from typing import Any
 
 from muvr_train.benchmarks.iv_bench import GRANULARITIES, GROUPS, TASKS
 from muvr_train.rerank.scoring import (
-    Place,
     Scored,
     clustered_error,
     counts_of,
@@ -16,7 +15,7 @@ from muvr_train.rerank.scoring import (
     scored,
     timing_of,
 )
-from muvr_train.rerank.types import Answer, Question
+from muvr_train.rerank.types import Answer, Place, Question
 
 BENCHMARK = "iv_bench"
 OVERALL = "overall"

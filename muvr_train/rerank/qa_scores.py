@@ -9,8 +9,8 @@ from typing import Any
 from muvr_train.benchmarks.muvr_files import PARTITIONS
 from muvr_train.benchmarks.muvr_qa import TAGGED_ROWS, UNTAGGED_ROWS, WHOLE
 from muvr_train.errors import DataError
-from muvr_train.rerank.scoring import Place, Scored, clustered_error, counts_of, rates_of, scored, timing_of
-from muvr_train.rerank.types import Answer, Question
+from muvr_train.rerank.scoring import Scored, clustered_error, counts_of, rates_of, scored, timing_of
+from muvr_train.rerank.types import Answer, Place, Question
 
 BENCHMARK = "muvr_qa"
 WORTH: Mapping[tuple[bool, bool], int] = {(True, False): 1, (True, True): 0, (False, False): -1, (False, True): -2}

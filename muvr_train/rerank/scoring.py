@@ -6,10 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from muvr_train.rerank.types import Answer, Question
-
-Place = tuple[str, str]
-"""(id, setting) of a question."""
+from muvr_train.rerank.types import Answer, Place, Question
 
 
 @dataclass(frozen=True)

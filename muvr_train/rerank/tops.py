@@ -12,12 +12,10 @@ from muvr_train.benchmarks.types import Query
 from muvr_train.rerank.pair_questions import PairSettings, pair_question
 from muvr_train.rerank.parsing import yes_probability
 from muvr_train.rerank.reranking import Columns, Floats, top_pairs
-from muvr_train.rerank.types import Answer, Question
+from muvr_train.rerank.types import Answer, Place, Question
 from muvr_train.rerank.visuals import Media
 from muvr_train.results import Kept
 
-Place = tuple[str, str]
-"""Id and setting of a question."""
 VALUES = {"yes": 1.0, "no": 0.0}
 UNKNOWN = float("nan")
 

@@ -15,6 +15,8 @@ from muvr_train.errors import DataError
 
 Pixels = NDArray[np.uint8]
 """uint8 [H, W, 3], RGB, upright."""
+Place = tuple[str, str]
+"""(id, setting) of a question."""
 ANSWERED, FAILED = "answered", "failed"
 CUT_OFF = "length"
 """What `finish` says of an answer that was cut off."""

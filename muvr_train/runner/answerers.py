@@ -10,12 +10,11 @@ from typing import Any
 from omegaconf import DictConfig
 
 from muvr_train.errors import ConfigError, DataError, shorten
-from muvr_train.rerank.types import Answerer, Question
+from muvr_train.rerank.types import Answerer, Place, Question
 from muvr_train.runner.classes import build, plain
 
 log = logging.getLogger(__name__)
 MOST_LISTED = 20
-Place = tuple[str, str]
 
 
 def build_answerer(cfg: DictConfig) -> Answerer:
@@ -59,3 +58,21 @@ def refuse_missing(
     if policy == "error":
         raise DataError(f"{text}. Put them there, or count such questions as failed: {otherwise}")
     log.warning("%s. These questions count as failed", text)
+
+
+def end_with_failures(cfg: DictConfig, text: str, added: str = "") -> None:
+    """End a run whose results are written with an error about what failed, or warn where `allow_failures` is set.
+
+    Args:
+        cfg: the composed config.
+        text: what failed, and what became of it.
+        added: what has to be done before the command is repeated.
+
+    Raises:
+        DataError: with how to ask only those.
+    """
+    again = f"answers={cfg.answers}" if cfg.answers else f"out={cfg.out}"
+    text = f"{text}. The results are complete in {cfg.out}; the same command with {again}{added} asks only these"
+    if not cfg.allow_failures:
+        raise DataError(f"{text} (allow_failures=true ends with exit code 0)")
+    log.warning("%s", text)

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from muvr_train.benchmarks.published import PublishedRow, published_rows
-from muvr_train.errors import DataError, shorten
+from muvr_train.errors import shorten
 from muvr_train.preflight.answerers import FILE, target_of
 from muvr_train.preflight.questions import answers_path
 from muvr_train.reports.answer_files import write_answer_results
@@ -23,11 +23,11 @@ from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.asking import ask
 from muvr_train.rerank.invalid import invalid_note, why_invalid
 from muvr_train.rerank.parsing import verdict
-from muvr_train.rerank.types import Answer, Answerer, Question
+from muvr_train.rerank.types import Answer, Answerer, Place, Question
 from muvr_train.rerank.visuals import Media
 from muvr_train.runner.about import about_program
-from muvr_train.runner.answerers import build_answerer, refuse_missing
-from muvr_train.runner.question_sets import Place, QuestionSet, read_question_set
+from muvr_train.runner.answerers import build_answerer, end_with_failures, refuse_missing
+from muvr_train.runner.question_sets import QuestionSet, read_question_set
 
 log = logging.getLogger(__name__)
 
@@ -187,14 +187,7 @@ def refuse_failures(cfg: DictConfig, answers: Mapping[Place, Answer], expected: 
     failed = [answer for place, answer in answers.items() if not answer.answered and place not in expected]
     if not failed:
         return
-    again = f"answers={cfg.answers}" if cfg.answers else f"out={cfg.out}"
-    if target_of(cfg).startswith(FILE):
-        again = f"{again}, once their lines are added to {cfg.answerer.path},"
     reasons = shorten([f"{answer.question} ({answer.setting}): {answer.reason}" for answer in failed], 3)
-    text = (
-        f"{len(failed)} of {len(answers)} questions failed and count as wrong: {reasons}. The results are complete in "
-        f"{cfg.out}; the same command with {again} asks only these"
-    )
-    if not cfg.allow_failures:
-        raise DataError(f"{text} (allow_failures=true ends with exit code 0)")
-    log.warning("%s", text)
+    added = f", once their lines are added to {cfg.answerer.path}," if target_of(cfg).startswith(FILE) else ""
+    text = f"{len(failed)} of {len(answers)} questions failed and count as wrong: {reasons}"
+    end_with_failures(cfg, text, added)

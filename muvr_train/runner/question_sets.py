@@ -18,10 +18,9 @@ from muvr_train.rerank.iv_questions import NO_CATEGORY, IvSettings, iv_questions
 from muvr_train.rerank.iv_scores import score_iv
 from muvr_train.rerank.qa_questions import QaSettings, qa_questions
 from muvr_train.rerank.qa_scores import score_qa
-from muvr_train.rerank.types import Answer, Question
+from muvr_train.rerank.types import Answer, Place, Question
 from muvr_train.rerank.visuals import Media
 
-Place = tuple[str, str]
 Scoring = Callable[[Mapping[Place, str | None], Mapping[Place, Answer]], list[dict[str, Any]]]
 PROTOCOL: Mapping[str, Mapping[str, Any]] = {
     "muvr_qa": {"comparison": "images", "query_frames": 1, "tags": True, "decision": "text"},

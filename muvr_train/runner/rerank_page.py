@@ -12,10 +12,9 @@ from omegaconf import DictConfig
 from muvr_train.reports.answer_page import write_answer_page
 from muvr_train.reports.answer_reading import Reading
 from muvr_train.reports.rerank_parts import gained_of, rerank_definitions
-from muvr_train.rerank.types import Answer, Answerer, Question
+from muvr_train.rerank.types import Answer, Answerer, Place, Question
 from muvr_train.results import Results
 from muvr_train.runner.about import about_program
-from muvr_train.runner.answerers import Place
 
 log = logging.getLogger(__name__)
 PAGE = "reranking"

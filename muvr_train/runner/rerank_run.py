@@ -27,7 +27,6 @@ from muvr_train.rerank.pair_questions import DIRECT_TOKENS, LOGPROB_TOKENS, Pair
 from muvr_train.rerank.parsing import verdict
 from muvr_train.rerank.reranking import REORDER, Floats, RerankedScores, true_answers
 from muvr_train.rerank.tops import (
-    Place,
     Top,
     costs_of,
     counts_of,
@@ -37,10 +36,10 @@ from muvr_train.rerank.tops import (
     queries_of,
     yes_value,
 )
-from muvr_train.rerank.types import Answer, Answerer, Question
+from muvr_train.rerank.types import Answer, Answerer, Place, Question
 from muvr_train.rerank.visuals import Media
 from muvr_train.results import Kept, RerankedRow, Results
-from muvr_train.runner.answerers import build_answerer, refuse_missing
+from muvr_train.runner.answerers import build_answerer, end_with_failures, refuse_missing
 from muvr_train.runner.classes import plain
 from muvr_train.runner.report import video_files
 from muvr_train.runner.rerank_page import PAGE, write_rerank_page
@@ -238,16 +237,8 @@ def _refuse_useless(cfg: DictConfig, answers: Mapping[Place, Answer], counts: Ma
 
 def _refuse_failures(cfg: DictConfig, answers: Mapping[Place, Answer]) -> None:
     """End with a DataError if pairs failed, unless that is allowed."""
-    if all(answer.answered for answer in answers.values()):
-        return
-    again = f"answers={cfg.answers}" if cfg.answers else f"out={cfg.out}"
-    text = f"{_reasons(answers)}. They keep their place in the reranked row"
-    if not cfg.allow_failures:
-        raise DataError(
-            f"{text}. The results are complete in {cfg.out}; the same command with {again} asks only these "
-            "(allow_failures=true ends with exit code 0)"
-        )
-    log.warning("%s", text)
+    if not all(answer.answered for answer in answers.values()):
+        end_with_failures(cfg, f"{_reasons(answers)}. They keep their place in the reranked row")
 
 
 def _reasons(answers: Mapping[Place, Answer]) -> str:

@@ -19,8 +19,8 @@ from muvr_train.rerank.answerers.references import AlwaysNo, AlwaysYes, Coin, Or
 from muvr_train.rerank.iv_scores import score_iv
 from muvr_train.rerank.parsing import verdict
 from muvr_train.rerank.qa_scores import score_qa
-from muvr_train.rerank.scoring import Place, clustered_error
-from muvr_train.rerank.types import Answer, Answerer, Question, Request
+from muvr_train.rerank.scoring import clustered_error
+from muvr_train.rerank.types import Answer, Answerer, Place, Question, Request
 
 Row = dict[str, Any]
 SAID = ("yes", "no", None)
