@@ -15,11 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.config_checks import asks_for_processes, check_paths, check_sources, check_values
-from muvr_train.errors import ConfigError, MuvrTrainError
+from muvr_train.errors import ConfigError, IncompleteError, MuvrTrainError, shorten
 from muvr_train.launched import PREPARED, rank, silence_torch, world_size
 from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
@@ -29,6 +31,9 @@ from muvr_train.preflight.compose import Composer, missing_keys, one_line, sweep
 from muvr_train.preflight.exported import with_weights_file
 from muvr_train.preflight.questions import with_questions
 from muvr_train.preflight.quoting import quote_override, split_override
+
+INCOMPLETE: list[str] = []
+"""Folders of the runs of this sweep whose results are written, but incomplete."""
 
 
 def config_dir() -> Path:
@@ -78,7 +83,29 @@ def guarded(cfg: DictConfig) -> Iterator[None]:
     folder = Path("checkpoints", cfg.run) if "run" in cfg else Path(cfg.out)
     with reporting(), runs.tidy(folder, keep=bool(cfg.get("resume_from")) or rank() > 0):
         check_paths(cfg)
-        yield
+        try:
+            yield
+        except IncompleteError as error:
+            if not _others_follow():
+                raise
+            _keep(error)
+            sys.stderr.write(f"error: {error}\n")
+            INCOMPLETE.append(str(folder))
+
+
+def _others_follow() -> bool:
+    """Whether this process does the runs of a sweep one after another; jobs of SLURM end on their own."""
+    if not HydraConfig.initialized():
+        return False
+    settings = HydraConfig.get()
+    return settings.mode == RunMode.MULTIRUN and settings.runtime.choices.get("hydra/launcher") == "basic"
+
+
+def end_sweep() -> None:
+    """End the program with an error that names the runs of a sweep which are incomplete; nothing where none is."""
+    if INCOMPLETE:
+        sys.stderr.write(f"error: runs of the sweep with failed questions: {shorten(INCOMPLETE, 50)}\n")
+        sys.exit(1)
 
 
 def _find_ours(error: BaseException | None) -> MuvrTrainError | None:

@@ -19,6 +19,10 @@ class DataError(MuvrTrainError):
     """An annotation, feature, checkpoint or video file is missing, broken or does not fit."""
 
 
+class IncompleteError(DataError):
+    """A run has written its results, but something in them failed: a sweep goes on to its next run."""
+
+
 class ProcessError(MuvrTrainError):
     """Another process of the run has stopped; `shown` is False where that process says why."""
 

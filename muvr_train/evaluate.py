@@ -21,6 +21,7 @@ def main() -> None:
     """Check the settings with Hydra alone, then evaluate."""
     cli.start("evaluate")
     run()
+    cli.end_sweep()
 
 
 if __name__ == "__main__":

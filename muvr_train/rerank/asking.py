@@ -64,8 +64,9 @@ def ask(
         if error is session.unready:
             raise
         raise DataError(f"{str(error).rstrip('.')}. {session.how_to_go_on()}") from error
-    except KeyboardInterrupt:
-        log.warning("stopped. %s", session.how_to_go_on())
+    except (KeyboardInterrupt, SystemExit):
+        asked = session.answered + session.failed
+        log.warning("stopped: %d of %d questions were asked. %s", asked, len(questions), session.how_to_go_on())
         raise
     return {place: found[place] for place in places}
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from muvr_train.errors import ConfigError, DataError, shorten
-from muvr_train.rerank.types import Answerer, Place, Question
+from muvr_train.errors import ConfigError, DataError, IncompleteError, shorten
+from muvr_train.preflight.questions import answers_path
+from muvr_train.rerank.answer_file import AnswerFile
+from muvr_train.rerank.asking import ask
+from muvr_train.rerank.types import Answer, Answerer, Place, Question
 from muvr_train.runner.classes import build, plain
 
 log = logging.getLogger(__name__)
@@ -60,6 +67,40 @@ def refuse_missing(
     log.warning("%s. These questions count as failed", text)
 
 
+def ask_all(
+    cfg: DictConfig, answerer: Answerer, questions: Sequence[Question], logprobs: bool, label: str
+) -> tuple[dict[Place, Answer], frozenset[str]]:
+    """Ask what is not answered yet; every answer goes into the run's file of answers at once.
+
+    Ctrl-C and SIGTERM end the program, which says how many were asked and how to go on.
+
+    Returns:
+        (answers, keys of those that the file had before).
+    """
+    path = answers_path(cfg) or Path(cfg.out) / "answers.jsonl"
+    with AnswerFile(path) as file, _ending_on_sigterm():
+        known = frozenset(answer.key for answer in file.answers() if answer.answered)
+        try:
+            answers = ask(answerer, questions, file, logprobs, label)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        finally:
+            answerer.close()
+    if kept := sum(answer.key in known for answer in answers.values()):
+        log.info("%d of %d answers were there already (%s), %d asked", kept, len(answers), path, len(answers) - kept)
+    return answers, known
+
+
+@contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM, which job schedulers send, end the program as Ctrl-C does; see `training.lost.end_on_sigterm`."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def end_with_failures(cfg: DictConfig, text: str, added: str = "") -> None:
     """End a run whose results are written with an error about what failed, or warn where `allow_failures` is set.
 
@@ -69,10 +110,10 @@ def end_with_failures(cfg: DictConfig, text: str, added: str = "") -> None:
         added: what has to be done before the command is repeated.
 
     Raises:
-        DataError: with how to ask only those.
+        IncompleteError: with how to ask only those.
     """
     again = f"answers={cfg.answers}" if cfg.answers else f"out={cfg.out}"
     text = f"{text}. The results are complete in {cfg.out}; the same command with {again}{added} asks only these"
     if not cfg.allow_failures:
-        raise DataError(f"{text} (allow_failures=true ends with exit code 0)")
+        raise IncompleteError(f"{text} (allow_failures=true ends with exit code 0)")
     log.warning("%s", text)

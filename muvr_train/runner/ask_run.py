@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,12 @@ from muvr_train.reports.answer_page import PICTURES, AnswerLimits, write_answer_
 from muvr_train.reports.answer_pictures import keep_sheets
 from muvr_train.reports.answer_reading import Reading
 from muvr_train.reports.answer_tables import print_answer_tables
-from muvr_train.rerank.answer_file import AnswerFile
-from muvr_train.rerank.asking import ask
 from muvr_train.rerank.invalid import invalid_note, why_invalid
 from muvr_train.rerank.parsing import verdict
-from muvr_train.rerank.types import Answer, Answerer, Place, Question
+from muvr_train.rerank.types import Answer, Answerer, Place
 from muvr_train.rerank.visuals import Media
 from muvr_train.runner.about import about_program
-from muvr_train.runner.answerers import build_answerer, end_with_failures, refuse_missing
+from muvr_train.runner.answerers import ask_all, build_answerer, end_with_failures, refuse_missing
 from muvr_train.runner.question_sets import QuestionSet, read_question_set
 
 log = logging.getLogger(__name__)
@@ -53,7 +50,8 @@ def ask_and_score(cfg: DictConfig) -> dict[str, float]:
     shown = asked.questions
     if cfg.benchmark.report and answerer.needs_visuals:
         shown = keep_sheets(shown, folder / PICTURES, limits.picture_bytes)
-    answers, kept = answers_of(cfg, answerer, shown)
+    answers, known = ask_all(cfg, answerer, shown, cfg.benchmark.decision == "logprob", answerer.name)
+    kept = sum(answer.key in known for answer in answers.values())
     verdicts = verdicts_of(cfg, asked, answers)
     reasons = reasons_of(cfg, asked, verdicts, answers)
     rows = asked.score(verdicts, answers)
@@ -86,27 +84,6 @@ def reading_of(cfg: DictConfig) -> Reading:
     benchmark = cfg.benchmark
     languages = tuple(benchmark.get("languages") or ("en",))
     return Reading(benchmark.decision, bool(benchmark.get("reasoning")), languages)
-
-
-def answers_of(cfg: DictConfig, answerer: Answerer, questions: Sequence[Question]) -> tuple[dict[Place, Answer], int]:
-    """Ask what is not answered yet; every answer goes into the file of answers at once.
-
-    Returns:
-        (answers, how many of them the file had before).
-    """
-    path = answers_path(cfg) or Path(cfg.out) / "answers.jsonl"
-    with AnswerFile(path) as file:
-        before = {answer.key for answer in file.answers() if answer.answered}
-        try:
-            answers = ask(answerer, questions, file, cfg.benchmark.decision == "logprob", answerer.name)
-        except KeyboardInterrupt:
-            sys.exit(130)
-        finally:
-            answerer.close()
-    kept = sum(answer.key in before for answer in answers.values())
-    if kept:
-        log.info("%d of %d answers were there already (%s), %d asked", kept, len(answers), path, len(answers) - kept)
-    return answers, kept
 
 
 def verdicts_of(cfg: DictConfig, asked: QuestionSet, answers: Mapping[Place, Answer]) -> dict[Place, str | None]:

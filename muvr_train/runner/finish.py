@@ -111,15 +111,16 @@ def finish(
     calibrated = calibrated_rows(cfg, folder, subject.model, subject.label, data, part, beside)
     if calibrated:  # should they fail, the raw rows are there
         write_results(folder, results, meta, others, calibrated)
+    flat = results.flat(split)
+    write_json(folder / "metrics.json", flat)
+    if cfg.get("save_scores"):
+        log.info("the scores are in %s", ", ".join(map(str, save_scores(folder, results))))
     store = None if data.features is None else data.features.path
     reranked = rerank(cfg, folder, Retrieved(subject.label, source, results, part, beside, store))
     if reranked.rows:
         write_results(folder, results, meta, others, calibrated, reranked.rows)
+        write_json(folder / "metrics.json", {**flat, **reranked.flat(split)})
     others |= {row.name: row.results for row in calibrated} | {row.name: row.results for row in reranked.rows}
-    if cfg.get("save_scores"):
-        log.info("the scores are in %s", ", ".join(map(str, save_scores(folder, results))))
-    flat = results.flat(split)
-    write_json(folder / "metrics.json", {**flat, **reranked.flat(split)})
     picture = None
     if subject.model is not None:
         picture = save_similarity_picture(folder / "similarity_map.png", subject.model, data.store, part)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +13,11 @@ from omegaconf import DictConfig
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import ConfigError, DataError, MuvrTrainError, shorten
 from muvr_train.evaluation import Protocol, evaluate_scores
-from muvr_train.preflight.questions import answers_path
 from muvr_train.preflight.rerank import check_videos
 from muvr_train.reports.answer_files import write_questions
 from muvr_train.reports.answer_page import PICTURES, AnswerLimits
 from muvr_train.reports.answer_pictures import keep_sheets
 from muvr_train.reports.rerank_tables import cost_line, gains
-from muvr_train.rerank.answer_file import AnswerFile, read_answers
-from muvr_train.rerank.asking import ask
 from muvr_train.rerank.composed import ComposedMedia
 from muvr_train.rerank.pair_questions import DIRECT_TOKENS, LOGPROB_TOKENS, PairSettings
 from muvr_train.rerank.parsing import verdict
@@ -39,7 +35,7 @@ from muvr_train.rerank.tops import (
 from muvr_train.rerank.types import Answer, Answerer, Place, Question
 from muvr_train.rerank.visuals import Media
 from muvr_train.results import Kept, RerankedRow, Results
-from muvr_train.runner.answerers import build_answerer, end_with_failures, refuse_missing
+from muvr_train.runner.answerers import ask_all, build_answerer, end_with_failures, refuse_missing
 from muvr_train.runner.classes import plain
 from muvr_train.runner.report import video_files
 from muvr_train.runner.rerank_page import PAGE, write_rerank_page
@@ -214,15 +210,11 @@ def _asked(
     write_questions(folder, questions, cfg.rerank.decision == "logprob")
     if answerer.needs_visuals and cfg.benchmark.get("report", True):
         questions = keep_sheets(questions, folder / PAGE / PICTURES, AnswerLimits().picture_bytes)
-    path = answers_path(cfg) or folder / "answers.jsonl"
-    with AnswerFile(path) as file:
-        known = frozenset(answer.key for answer in read_answers(path) if answer.answered)
-        try:
-            return ask(answerer, questions, file, cfg.rerank.decision == "logprob", f"asking {answerer.name}"), known
-        except KeyboardInterrupt:
-            sys.exit(130)
-        finally:
-            answerer.close()
+    try:
+        return ask_all(cfg, answerer, questions, cfg.rerank.decision == "logprob", f"asking {answerer.name}")
+    except SystemExit:
+        log.warning("the results without reranking are complete in %s", folder)
+        raise
 
 
 def _refuse_useless(cfg: DictConfig, answers: Mapping[Place, Answer], counts: Mapping[str, int]) -> None:
