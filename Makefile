@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests run in this many processes; WORKERS=0 runs them in one, which a debugger needs.
+WORKERS ?= auto
 
 .PHONY: train test lint types bench clean
 .DELETE_ON_ERROR:
@@ -11,7 +13,7 @@ train: $(STAMP)
 	$(BIN)/python train.py experiment=s2vs_evaclip $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadfile -m "not slow" $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

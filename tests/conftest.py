@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # one of several processes of tests: they share the cores
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("shared-machine", deadline=None)  # no test fails because the machine is busy
 settings.load_profile("shared-machine")
