@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 
 from muvr_train import cli, runner
 from muvr_train.benchmarks.fivr import read_fivr
+from muvr_train.errors import DataError
 from muvr_train.preflight.compose import Composer
 from muvr_train.rerank.answer_file import read_answers
 from tests.benchmarks.test_fivr import CONTENT, SCORES
@@ -52,9 +53,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def evaluate(*arguments: str, method: str = "keep_drop") -> dict[str, Any]:
-    """Rerank in this process; give results.json."""
-    typed = ["--config-dir", "own", *arguments, f"rerank={method}", f"rerank.top_k={K}", "rerank.decision=text"]
+def evaluate(*arguments: str, method: str | None = "keep_drop") -> dict[str, Any]:
+    """Rerank in this process (or only evaluate); give results.json."""
+    rerank = [f"rerank={method}", f"rerank.top_k={K}", "rerank.decision=text"] if method else []
+    typed = ["--config-dir", "own", *arguments, *rerank]
     texts = [text for text in cli.prepare([*typed, "out=out"], "evaluate") if "=" in text]
     cfg = Composer(cli.config_dir(), "evaluate", Path("own").resolve()).compose(texts)
     cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
@@ -113,7 +115,7 @@ def test_tasks_of_fivr_share_the_answers_about_a_pair(place: Path) -> None:
 
 @pytest.mark.parametrize("method", ["keep_drop", "probability"])
 def test_an_oracle_knows_every_task(place: Path, method: str) -> None:
-    row, perfect = evaluate(*FIVR, "answerer=oracle", method=method)["reranked"]
+    row, perfect = evaluate(*FIVR, "answerer=oracle", "save_scores=true", method=method)["reranked"]
     assert row["rows"] == perfect["rows"]
     ids = [answer.question for answer in read_answers(Path("out/answers.jsonl"))]
     assert {name.rpartition("|")[2] for name in ids} == set(TASKS)
@@ -123,6 +125,26 @@ def test_an_oracle_knows_every_task(place: Path, method: str) -> None:
                         if name.endswith(f"|{task}")} for task in TASKS}  # fmt: skip
         expected = {task: expected_of(task, known[task]) for task in TASKS}  # type: ignore[arg-type]
         assert {task: precisions(row["rows"])[task] for task in TASKS} == pytest.approx(expected, abs=1e-12)
+    for name in ("answers.jsonl", "reranked_scores_scores.npz"):
+        Path("out", name).rename(name)
+    file = ("answerer=file", "answerer.path=answers.jsonl", "answers=other.jsonl")
+    again, _ = evaluate(*FIVR, *file, method=method)["reranked"]
+    assert again["rows"] == row["rows"], "the answers of each task are those of the file"
+    plain = evaluate(*FIVR[:2], "scores=reranked_scores_scores.npz", "benchmark.report=false", method=None)
+    assert precisions(plain["rows"]) == pytest.approx(precisions(row["rows"]), abs=1e-12)
+
+
+def test_a_file_with_answers_about_pairs_and_others_task_by_task_is_refused(place: Path) -> None:
+    for answerer in ("coin", "oracle"):
+        evaluate(*FIVR, f"answerer={answerer}", "answers=both.jsonl")
+    file = ("answerer=file", "answerer.path=both.jsonl", "answers=other.jsonl")
+    with pytest.raises(
+        DataError, match=r"both\.jsonl has answers about pairs, and others task by task.*answerer\.only"
+    ):
+        evaluate(*FIVR, *file)
+    for name, questions in (("coin", "pair"), ("oracle", "task")):
+        row, perfect = evaluate(*FIVR, *file, f"answerer.only={name}")["reranked"]
+        assert (row["rows"] == perfect["rows"]) == (questions == "task")
 
 
 def test_who_looks_is_shown_each_pair_of_fivr_once(place: Path) -> None:

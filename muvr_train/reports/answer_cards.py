@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from muvr_train.rerank.one_question import options_of
+from muvr_train.rerank.asked_digest import options_of
 from muvr_train.rerank.scoring import right_choices
 from muvr_train.rerank.types import Answer, Question
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from muvr_train.reports.answer_entries import prompt_of
 from muvr_train.reports.write import write_json
-from muvr_train.rerank.one_question import asked_digest, options_of
+from muvr_train.rerank.asked_digest import asked_digest, options_of
 from muvr_train.rerank.scoring import right_choices
 from muvr_train.rerank.types import Answer, Question
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from muvr_train.results import Kept, Results
+from muvr_train.search.judged import JudgedScores
 from muvr_train.search.score_files import ScoreBlock, write_scores
 
 
@@ -22,6 +24,19 @@ def save_scores(folder: Path, results: Results) -> list[Path]:
         paths.append(folder / f"scores_{mode}.npz")
         write_scores(paths[-1], mode, score_blocks([kept for kept in results.kept if kept.mode == mode]))
     return paths
+
+
+def save_reranked(folder: Path, changed: Sequence[Kept]) -> Path:
+    """Write `reranked_scores_<mode>.npz`: reranked scores of one mode, a block for each partition.
+
+    Tasks that share their queries share no block: each has an order of its own.
+
+    Returns:
+        The path.
+    """
+    path = folder / f"reranked_scores_{changed[0].mode}.npz"
+    write_scores(path, changed[0].mode, {one.partition.name: _block([one]) for one in changed})
+    return path
 
 
 def score_blocks(kept: Sequence[Kept]) -> dict[str, ScoreBlock]:
@@ -46,5 +61,10 @@ def _block(parts: Sequence[Kept]) -> ScoreBlock:
             database |= dict.fromkeys(part.judged.database)
             columns.append(part.judged.scores[:, more])
     scores = np.concatenate(columns, axis=1) if len(columns) > 1 else first.scores
-    expressions = tuple(row.expression or "" for row in first.judgements)
-    return ScoreBlock(first.queries, tuple(database), scores, expressions if any(expressions) else None)
+    return score_block(replace(first, database=tuple(database), scores=scores))
+
+
+def score_block(judged: JudgedScores) -> ScoreBlock:
+    """Give the scores of a partition in one mode, with the tag expressions of its rows where they have some."""
+    expressions = tuple(row.expression or "" for row in judged.judgements)
+    return ScoreBlock(judged.queries, judged.database, judged.scores, expressions if judged.tagged else None)

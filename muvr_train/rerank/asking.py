@@ -12,7 +12,8 @@ from muvr_train.errors import DataError, MuvrTrainError
 from muvr_train.features.progress import Progress
 from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.one_question import Asker, Ready, called
-from muvr_train.rerank.types import Answer, Answerer, NoAnswerError, Question
+from muvr_train.rerank.replies import NoAnswerError
+from muvr_train.rerank.types import Answer, Answerer, Question
 
 log = logging.getLogger(__name__)
 AHEAD = 2

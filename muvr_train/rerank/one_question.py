@@ -6,26 +6,16 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from muvr_train.errors import DataError, MuvrTrainError
 from muvr_train.faults import place_of
 from muvr_train.rerank.answer_file import AnswerFile
-from muvr_train.rerank.replies import fault_of, plain
-from muvr_train.rerank.types import (
-    ANSWERED,
-    FAILED,
-    Answer,
-    Answerer,
-    AnswerError,
-    NoAnswerError,
-    Part,
-    Question,
-    Request,
-    Visual,
-)
+from muvr_train.rerank.asked_digest import asked_digest, options_of, short_digest
+from muvr_train.rerank.replies import NoAnswerError, fault_of, plain
+from muvr_train.rerank.types import ANSWERED, FAILED, Answer, Answerer, AnswerError, Part, Question, Request, Visual
 
 LONGEST_REASON = 500
 IMPOSSIBLE = -9999.0
@@ -73,7 +63,7 @@ class Asker:
         try:
             self._identity = json.dumps(called(answerer, "identity"), sort_keys=True, allow_nan=False)
             candidates = [answerer.top_logprobs] if logprobs and answerer.top_logprobs else []
-            self._by = f"id{_short_digest(json.dumps([self._identity, *candidates]))}"
+            self._by = f"id{short_digest(json.dumps([self._identity, *candidates]))}"
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"{self._kind}.identity() must give texts, numbers, lists and dicts of them: {error}"
@@ -226,26 +216,6 @@ def _request(ready: Ready, logprobs: bool) -> Request:
 
 def _passed(ready: Ready, started: float) -> float:
     return ready.seconds + time.perf_counter() - started
-
-
-def asked_digest(question: Question, logprobs: bool) -> str:
-    """Name a question as it is asked: prompt with the names of its visuals, options, length, log-probabilities wanted.
-
-    Pixels are left out, so that no file is needed, and so are id and setting, which stand beside it.
-    """
-    parts = [part if isinstance(part, str) else [part.kind, part.name] for part in question.parts]
-    facts = [parts, list(question.choices), options_of(question), question.max_tokens, logprobs]
-    return _short_digest(json.dumps(facts))
-
-
-def options_of(question: Question) -> Mapping[str, str] | None:
-    """Give the text behind each letter; None where the choices are the answers themselves."""
-    options = question.about.get("options")
-    return dict(options) if options else None
-
-
-def _short_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _name(question: Question) -> str:

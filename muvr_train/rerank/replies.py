@@ -1,4 +1,4 @@
-"""What an answerer gave back, checked: the class may be a user's own."""
+"""What an answerer gave back, checked (the class may be a user's own), or that there is nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from muvr_train.rerank.types import Reply
+from muvr_train.rerank.types import AnswerError, Reply
+
+
+class NoAnswerError(AnswerError):
+    """There is no answer to this question, which says nothing about others (a file without a line for it).
+
+    Attributes:
+        seconds: that asking took when it failed elsewhere, None where unknown.
+    """
+
+    def __init__(self, message: str, seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 def fault_of(reply: Any) -> str:
@@ -35,3 +47,8 @@ def _number(value: Any) -> float | None:
 def plain(text: str) -> str:
     """Replace what no file can hold: halves of characters, as byte-wise tokenizers may leave them."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def speaks(token: str) -> bool:
+    """Whether a token holds a letter or digit; markdown, brackets, quotes and white space in front of a word do not."""
+    return any(sign.isalnum() for sign in token)

@@ -44,28 +44,36 @@ def place_of(question: Question) -> Place:
     return question.id, question.setting
 
 
-def find_tops(
-    kept: Sequence[Kept], k: int, media: Media, settings: PairSettings, one_by_one: bool = False
-) -> list[Top]:
+def find_tops(kept: Sequence[Kept], k: int, media: Media, settings: PairSettings) -> list[Top]:
     """Choose the first k videos of every row, and make the questions about them.
 
     Partitions may share queries and differ in what a match is (the tasks of FIVR and CC_WEB_VIDEO). No answerer that
-    looks at videos can know the task, so their questions about one pair are the same, see `distinct`.
+    looks at videos can know the task, so their questions about one pair are the same, see `distinct` and `one_by_one`.
 
     Args:
         kept: scores of the partitions of one mode.
         k: videos of each row.
         media: where files lie.
         settings: how they are shown.
-        one_by_one: make a question of its own for each partition that shares the query, with `|<partition>` behind
-            its id, for answerers that know the truth.
 
     Raises:
         DataError: a question cannot be put, see `pair_questions.match_parts`.
     """
     times = Counter(query.id for one in kept for query in one.partition.queries)
     shared = frozenset(name for name, number in times.items() if number > 1)
-    return [_top(one, k, media, settings, shared, one_by_one) for one in kept]
+    return [_top(one, k, media, settings, shared) for one in kept]
+
+
+def one_by_one(tops: Sequence[Top]) -> list[Top]:
+    """Give tasks that share a pair a question each, with `|<task>` behind its id: for answerers that know the truth."""
+
+    def alone(question: Question, task: str) -> Question:
+        return replace(question, id=f"{question.id}|{task}") if "tasks" in question.about else question
+
+    return [
+        replace(top, questions=[[alone(one, top.kept.partition.name) for one in row] for row in top.questions])
+        for top in tops
+    ]
 
 
 def distinct(tops: Sequence[Top]) -> list[Question]:
@@ -81,7 +89,7 @@ def distinct(tops: Sequence[Top]) -> list[Question]:
     return list(found.values())
 
 
-def _top(kept: Kept, k: int, media: Media, settings: PairSettings, shared: Collection[str], one_by_one: bool) -> Top:
+def _top(kept: Kept, k: int, media: Media, settings: PairSettings, shared: Collection[str]) -> Top:
     queries: Mapping[str, Query] = {query.id: query for query in kept.partition.queries}
     judged, columns, questions = kept.judged, top_pairs(kept.judged, k), []
     for row, judgement in enumerate(judged.judgements):
@@ -92,8 +100,6 @@ def _top(kept: Kept, k: int, media: Media, settings: PairSettings, shared: Colle
             facts = {"rank": rank, "score": float(judged.scores[row, column]), "level": judgement.positives.get(video)}
             if judgement.query in shared:
                 facts["tasks"] = f"{kept.partition.name} {question.truth}"
-                name = f"{question.id}|{kept.partition.name}" if one_by_one else question.id
-                question = replace(question, id=name)
             asked.append(replace(question, about={**question.about, **facts}))
         questions.append(asked)
     return Top(kept, columns, questions)

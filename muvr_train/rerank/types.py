@@ -121,11 +121,6 @@ class Reply:
     finish: str = ""
 
 
-def speaks(token: str) -> bool:
-    """Whether a token holds a letter or digit; markdown, brackets, quotes and white space in front of a word do not."""
-    return any(sign.isalnum() for sign in token)
-
-
 class AnswerError(DataError):
     """One question could not be answered; it is counted as failed and the run goes on.
 
@@ -138,18 +133,6 @@ class AnswerError(DataError):
         self.fatal = fatal
 
 
-class NoAnswerError(AnswerError):
-    """There is no answer to this question, which says nothing about others (a file without a line for it).
-
-    Attributes:
-        seconds: that asking took when it failed elsewhere, None where unknown.
-    """
-
-    def __init__(self, message: str, seconds: float | None = None) -> None:
-        super().__init__(message)
-        self.seconds = seconds
-
-
 class Answerer(ABC):
     """Answers questions. One method is to be written; `answer` may be called from `concurrency` threads at once.
 
@@ -160,7 +143,7 @@ class Answerer(ABC):
         name: what tables call it.
         concurrency: questions that may be asked at the same time.
         needs_visuals: False where the pixels are not looked at: then no video or image has to exist.
-        knows_truth: True for references that read `Question.truth`: tasks that share a pair ask about it one by one.
+        knows_truth: True for references that read `Question.truth`.
         measured: False where the time that `answer` takes says nothing: only `Reply.seconds` counts.
         wants_logprobs: whether log-probabilities will be wanted; set before `begin`.
         top_logprobs: candidates per token where they are wanted: part of an answer's key only then. None: not settable.
@@ -193,6 +176,10 @@ class Answerer(ABC):
         settings = {name: value for name, value in self.configured.items() if name != "concurrency"}
         facts = {"name": self.name, "class": f"{type(self).__module__}.{type(self).__qualname__}"}
         return {**facts, "settings": settings} if settings else facts
+
+    def asks_by_task(self, shared: Sequence[Question], single: Sequence[Question]) -> bool:  # noqa: ARG002
+        """Whether tasks that share pairs ask task by task (`single`) and not once for all of them (`shared`)."""
+        return self.knows_truth
 
     def prepare(self) -> None:  # noqa: B027 (may do nothing)
         """Check and load what it needs; called once, before the first question that has no answer yet.
@@ -231,11 +218,8 @@ class Answer:
         status: "answered" or "failed".
         text: the answer, "" where it failed.
         reason: why it failed, "" otherwise.
-        tokens: see `Reply`.
+        tokens, prompt_tokens, completion_tokens, finish: see `Reply`.
         seconds: from the first try to the answer or the last failure, decoding included; None where it was not asked.
-        prompt_tokens: see `Reply`.
-        completion_tokens: see `Reply`.
-        finish: see `Reply`.
         choices: what was offered, letters with their options' texts: guards against answers to another order.
         answerer: its name.
         by: digest of its identity.

@@ -18,8 +18,7 @@ from muvr_train.reports.answer_files import write_questions
 from muvr_train.reports.answer_page import PICTURES, AnswerLimits
 from muvr_train.reports.answer_pictures import keep_sheets
 from muvr_train.reports.rerank_tables import cost_line, gains
-from muvr_train.rerank.composed import ComposedMedia
-from muvr_train.rerank.pair_questions import DIRECT_TOKENS, LOGPROB_TOKENS, PairSettings
+from muvr_train.reports.save_scores import save_reranked
 from muvr_train.rerank.parsing import verdict
 from muvr_train.rerank.reranking import REORDER, Floats, RerankedScores, true_answers
 from muvr_train.rerank.tops import (
@@ -27,7 +26,6 @@ from muvr_train.rerank.tops import (
     costs_of,
     counts_of,
     distinct,
-    find_tops,
     place_of,
     queries_of,
     yes_value,
@@ -37,8 +35,8 @@ from muvr_train.rerank.visuals import Media
 from muvr_train.results import Kept, RerankedRow, Results
 from muvr_train.runner.answerers import ask_all, build_answerer, end_with_failures, refuse_missing
 from muvr_train.runner.classes import plain
-from muvr_train.runner.report import video_files
 from muvr_train.runner.rerank_page import PAGE, write_rerank_page
+from muvr_train.runner.rerank_questions import tops_of
 from muvr_train.search.sources import ScoreSource
 from muvr_train.search.texts import best_mode
 
@@ -83,15 +81,19 @@ class Retrieved:
     protocol: Protocol
     store: Path | None = None
 
-    def reordered(self, mode: str, method: str, tops: Sequence[Top], values: Sequence[Sequence[Floats]]) -> Results:
-        """Evaluate one mode again, with the first videos of each query in the order of their values."""
-        changed = {
-            top.kept.partition.name: REORDER[method](top.kept.judged, top.columns, known)
-            for top, known in zip(tops, values, strict=True)
-        }
-        part = replace(self.part, partitions=tuple(top.kept.partition for top in tops))
-        protocol = replace(self.protocol, modes=(mode,))
-        return evaluate_scores(RerankedScores(self.source, mode, changed), part, protocol)
+    def evaluate(self, changed: Sequence[Kept]) -> Results:
+        """Evaluate one mode again, with changed scores."""
+        mode, scores = changed[0].mode, {one.partition.name: one.judged for one in changed}
+        part = replace(self.part, partitions=tuple(one.partition for one in changed))
+        return evaluate_scores(RerankedScores(self.source, mode, scores), part, replace(self.protocol, modes=(mode,)))
+
+
+def reordered(method: str, tops: Sequence[Top], values: Sequence[Sequence[Floats]]) -> list[Kept]:
+    """Put the first videos of each query in the order of their values."""
+    return [
+        Kept(top.kept.partition, top.kept.mode, REORDER[method](top.kept.judged, top.columns, known))
+        for top, known in zip(tops, values, strict=True)
+    ]
 
 
 def try_reranking(cfg: DictConfig) -> None:
@@ -137,14 +139,11 @@ def _rows(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Iterator[Reran
     """
     settings, answerer = plain(cfg.rerank), build_answerer(cfg)
     kept = _kept(retrieved.results, settings["mode"])
-    length = LOGPROB_TOKENS if settings["decision"] == "logprob" else DIRECT_TOKENS
-    names = ("comparison", "frames", "resolution", "query_frames")
-    shown = PairSettings(**{name: settings[name] for name in names}, max_tokens=length)
-    tops = find_tops(kept, settings["top_k"], _media(cfg, answerer, retrieved), shown, answerer.knows_truth)
+    tops = tops_of(cfg, answerer, kept, retrieved.store)
     mode, method, name = kept[0].mode, settings["method"], f"@{settings['top_k']}"
     facts: dict[str, Any] = {"mode": mode, "settings": settings}
     truths = [true_answers(top.kept.judged, top.columns) for top in tops]
-    best = retrieved.reordered(mode, method, tops, truths)
+    best = retrieved.evaluate(reordered(method, tops, truths))
     yield RerankedRow(f"perfect reranker{name}", dict(facts), best)
     questions = distinct(tops)
     answers, known = _asked(cfg, folder, answerer, questions)
@@ -162,13 +161,16 @@ def _rows(cfg: DictConfig, folder: Path, retrieved: Retrieved) -> Iterator[Reran
     label = f"{retrieved.label} + rerank{name} ({answerer.name})"
     try:
         _refuse_useless(cfg, answers, counts)
-        after = retrieved.reordered(mode, method, tops, [top.values(values) for top in tops])
+        changed = reordered(method, tops, [top.values(values) for top in tops])
+        after = retrieved.evaluate(changed)
         averaged = retrieved.part.averaged or [top.kept.partition.name for top in tops]
         facts["gains"] = gains(retrieved.results, after, best, mode, averaged)
     finally:
         if cfg.benchmark.get("report", True):
             write_rerank_page(cfg, folder, label, facts, retrieved.results, answerer, questions, said, answers)
     after.notes.append(cost_line(facts))
+    if cfg.get("save_scores"):
+        log.info("the reranked scores are in %s", save_reranked(folder, changed))
     yield RerankedRow(label, facts, after)
     _refuse_failures(cfg, answers)
 
@@ -184,20 +186,6 @@ def _kept(results: Results, asked: str | None) -> list[Kept]:
         raise ConfigError(f"rerank.mode={asked}: there are scores of {', '.join(modes)}")
     mode = asked or best_mode(modes)
     return [one for one in results.kept if one.mode == mode]
-
-
-def _media(cfg: DictConfig, answerer: Answerer, retrieved: Retrieved) -> Media:
-    """Where the videos and masks of the run's data lie; the built-in corpus has its own, edited copies are composed."""
-    wanted = answerer.needs_visuals or cfg.benchmark.get("report", True)
-    store = retrieved.store or cfg.data.features
-    if cfg.data.kind == "folder" and wanted and store and cfg.data.videos:
-        return ComposedMedia.of_store(Path(store), Path(cfg.data.videos))
-    masks = None if cfg.rerank.masks is None else Path(cfg.rerank.masks)
-    if cfg.data.kind == "demo" and masks is None:
-        from muvr_train.demo.corpus import build_demo
-
-        masks = build_demo(cfg.data.size).masks
-    return Media((wanted and video_files(cfg)) or {}, masks=masks)
 
 
 def _asked(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.rerank.answer_file import AnswerFile, read_answers
 from muvr_train.rerank.asking import ask
-from muvr_train.rerank.types import AnswerError, Clip, NoAnswerError, Question, Reply, Request, Visual
+from muvr_train.rerank.replies import NoAnswerError
+from muvr_train.rerank.types import AnswerError, Clip, Question, Reply, Request, Visual
 from tests.rerank.asked import Recorder, clip_visual, plain, question, texts
 
 

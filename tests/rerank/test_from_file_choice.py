@@ -14,8 +14,8 @@ import pytest
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.answerers.from_file import FileAnswers
+from muvr_train.rerank.asked_digest import asked_digest
 from muvr_train.rerank.asking import ask
-from muvr_train.rerank.one_question import asked_digest
 from muvr_train.rerank.types import Answer, Question, Reply, Request
 from tests.rerank.asked import Recorder, clip_visual, plain, question
 

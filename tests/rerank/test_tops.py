@@ -12,7 +12,7 @@ import pytest
 
 from muvr_train.benchmarks.types import Judgement, Partition, Query
 from muvr_train.rerank.pair_questions import PairSettings
-from muvr_train.rerank.tops import costs_of, counts_of, distinct, find_tops, place_of, queries_of, yes_value
+from muvr_train.rerank.tops import costs_of, counts_of, distinct, find_tops, one_by_one, place_of, queries_of, yes_value
 from muvr_train.rerank.types import ANSWERED, FAILED, Answer
 from muvr_train.rerank.visuals import Media
 from muvr_train.results import Kept
@@ -74,12 +74,12 @@ def test_tasks_that_share_queries_ask_about_a_pair_once() -> None:
 
 
 def test_who_knows_the_truth_is_asked_task_by_task() -> None:
-    tops = find_tops(two_tasks(), 2, Media(), PairSettings(), one_by_one=True)
+    tops = one_by_one(find_tops(two_tasks(), 2, Media(), PairSettings()))
     truths = {question.id: question.truth for question in distinct(tops)}
     assert len(truths) == 8
     assert truths["news/a|news/x||strict"] == "no"
     assert truths["news/a|news/x||loose"] == "yes"
-    (alone,) = find_tops([kept()], 2, Media(), PairSettings(), one_by_one=True)
+    (alone,) = one_by_one(find_tops([kept()], 2, Media(), PairSettings()))
     assert [question.id for question in distinct([alone])][:2] == ["news/a|news/y|", "news/a|news/x|"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from muvr_train.errors import DataError
-from muvr_train.rerank.one_question import asked_digest, options_of
+from muvr_train.rerank.asked_digest import asked_digest, options_of
 from muvr_train.rerank.types import FAILED, Question
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.rerank.answer_file import read_lines, refuse_wrong_kinds
 from muvr_train.rerank.answerers.file_lines import Line, Source, fitting, newest, refuse_other_choices
-from muvr_train.rerank.types import FAILED, Answerer, NoAnswerError, Question, Reply, Request
+from muvr_train.rerank.replies import NoAnswerError
+from muvr_train.rerank.types import FAILED, Answerer, Question, Reply, Request
 
 log = logging.getLogger(__name__)
 OTHERWISE = (
@@ -52,6 +53,21 @@ class FileAnswers(Answerer):
     def identity(self) -> Mapping[str, Any]:
         """Its content, and whose lines count."""
         return {"name": "file", "sha256": self._digest, "only": self.only}
+
+    def asks_by_task(self, shared: Sequence[Question], single: Sequence[Question]) -> bool:
+        """Whether the file has answers task by task, as references give them that know the truth.
+
+        Raises:
+            DataError: it has both.
+        """
+        there = {line.question for line in self._read()}
+        by_pair, by_task = (any(question.id in there for question in asked) for asked in (shared, single))
+        if by_pair and by_task:
+            raise DataError(
+                f"{self.path} has answers about pairs, and others task by task (of oracle or retriever): choose with "
+                "answerer.only=NAME"
+            )
+        return by_task
 
     def begin(self, questions: Sequence[Question]) -> None:
         """Read the file, and find the line for every question.

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from muvr_train.rerank.answerers.hf_inputs import InputSettings, disarmed, make_inputs, pil_image, special_texts
-from muvr_train.rerank.types import CUT_OFF, AnswerError, Clip, Reply, Request, speaks
+from muvr_train.rerank.replies import speaks
+from muvr_train.rerank.types import CUT_OFF, AnswerError, Clip, Reply, Request
 
 CANDIDATES = 20
 """Tokens whose log-probabilities are given beside those of the choices."""

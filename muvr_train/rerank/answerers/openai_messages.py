@@ -9,7 +9,8 @@ from typing import Any
 
 from muvr_train.rerank.answerers.retries import TransientError
 from muvr_train.rerank.images import ImageSettings, encode_images, flat_parts
-from muvr_train.rerank.types import AnswerError, Part, Reply, speaks
+from muvr_train.rerank.replies import speaks
+from muvr_train.rerank.types import AnswerError, Part, Reply
 
 PART_BYTES = 200
 """What a part of a message takes besides its text or image, at most."""
