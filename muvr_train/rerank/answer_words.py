@@ -94,6 +94,11 @@ def after_thinking(text: str) -> str:
     return text[start:end]
 
 
+def cleaned(text: str) -> str:
+    """Leave out thinking, and signs that no reader sees."""
+    return _SPECIAL.sub("", unicodedata.normalize("NFKC", after_thinking(text)))
+
+
 @dataclass
 class Words:
     """The words of an answer.
@@ -119,8 +124,7 @@ class Words:
     @classmethod
     def of(cls, text: str) -> Words:
         """Split an answer, thinking left out."""
-        text = _SPECIAL.sub("", unicodedata.normalize("NFKC", after_thinking(text)))
-        text = _TAG_END.sub("\n", _MARKED.sub(" answer: ", text))
+        text = _TAG_END.sub("\n", _MARKED.sub(" answer: ", cleaned(text)))
         text = _BORDER.sub(" ", _LATEX.sub(" ", text))
         words, gaps, end = [], [], 0
         for found in _WORD.finditer(text):

@@ -29,6 +29,8 @@ LISTED = (")", ".", ":", "\n")
 """What stands behind the letter of a list, also behind a small one."""
 SENTENCE_GAPS = (". ", "! ", "? ")
 """What stands before an `A` that may be the cut-off start of a sentence."""
+NAMING = word_set("option choice")
+"""What may name an option by a small letter."""
 AMBIGUOUS = "?"
 """Stands for two letters in one place: never offered, so that nothing agrees with it."""
 
@@ -59,7 +61,7 @@ def said_letter(words: Words) -> str | None:
         elsewhere = {value for place, value in opened.items() if place not in places} - {None}
         values = {*kept.values(), *later} | (elsewhere if len(elsewhere) == 1 else set())
     else:
-        values = {*opened.values(), *said, *later} - {None}
+        values = {*opened.values(), *said, *later} - {None} or {_small(words)}
     return next(iter(values)) if len(values) == 1 else None
 
 
@@ -133,6 +135,22 @@ def _start(words: Words, place: int) -> str | None:
         return None if cut and delimiter == "end" else word
     copied = word not in "AI" and not delimiter and place == 0 and words.words[1][0].isupper()
     return word if copied and len(words.words[1]) > 1 else None
+
+
+def _small(words: Words) -> str | None:
+    """Read a small letter behind the only `option` of an answer without another letter, as in `I choose option b`."""
+    names = [place for place, word in enumerate(words.folded) if word in NAMING]
+    place = names[-1] + 1 if names else len(words.words)
+    if place >= len(words.words) or not is_letter(words.words[place]) or words.words[place].isupper():
+        return None
+    word, delimiter = words.words[place], words.delimited(place)
+    others = {letter for letter in words.folded if is_letter(letter)} - {word, "a", "i"}
+    sure = words.opening[place] and not (others or words.doubted[place] or refuted(words, place))
+    sure = sure and not in_name(words, place) and not words.ends_clause(place)
+    ends = delimiter in ("end", ".", ")", "\n") or words.bracketed(place)
+    if word in "ai":
+        ends = place == 1 and words.is_last(place)
+    return word.upper() if sure and ends and set(names) <= {place - 1, place - 2, place - 3} else None
 
 
 def _judged(words: Words, place: int) -> str | None:

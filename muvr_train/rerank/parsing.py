@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from muvr_train.errors import ConfigError
-from muvr_train.rerank.answer_words import SOFT, Words, after_thinking
+from muvr_train.rerank.answer_words import SOFT, Words, after_thinking, cleaned
+from muvr_train.rerank.asked_digest import options_of
 from muvr_train.rerank.letters import said_letter
 from muvr_train.rerank.types import Answer, Question
 from muvr_train.rerank.yes_no import YesNo, forms_of, said_yes_or_no
@@ -35,6 +36,7 @@ _FINAL = re.compile(
 )
 _ANSWER = re.compile(rf"(?:\banswer|\bcorrect\s{{1,4}}(?:option|choice)|答案|正解|정답){_SIGN}", re.IGNORECASE)
 _ONLY_ANSWER = re.compile(r"\W{0,20}(?:the\s)?(?:correct\s)?answer\W{0,20}", re.IGNORECASE)
+_AROUND = f"{SOFT}\"'“”‘’„«»"
 _SENTENCE_ENDS = (". ", "! ", "? ", "。")
 LEAST_MASS = 0.05
 """Least probability of a first token that says one of the choices; below it, log-probabilities decide nothing."""
@@ -74,6 +76,22 @@ def parse_letter(text: str, letters: Sequence[str]) -> str | None:
     """
     chosen = said_letter(Words.of(text))
     return next((letter for letter in letters if letter.upper() == chosen), None)
+
+
+def option_with_text(text: str, options: Mapping[str, str]) -> str | None:
+    """Give the letter of the only option whose text is the whole answer; case, quotes and a final full stop aside.
+
+    Args:
+        text: the answer of a model.
+        options: texts by letter.
+    """
+    said = _bare(cleaned(text))
+    found = [letter for letter, option in options.items() if said and _bare(option) == said]
+    return found[0] if len(found) == 1 else None
+
+
+def _bare(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold().strip(_AROUND).removesuffix(".").strip(_AROUND)
 
 
 def final_part(text: str) -> str:
@@ -177,7 +195,9 @@ def verdict(
         probability = yes_probability(answer.tokens, languages)
         return None if probability in (None, 0.5) else "yes" if probability > 0.5 else "no"
     text = final_part(answer.text) if reasoning else answer.text
-    return parse_yes_no(text, languages) if yes_no else parse_letter(text, question.choices)
+    if yes_no:
+        return parse_yes_no(text, languages)
+    return parse_letter(text, question.choices) or option_with_text(text, options_of(question) or {})
 
 
 def _mass(tokens: Mapping[str, float] | None, read: Callable[[str], str | None]) -> dict[str, float]:

@@ -45,6 +45,11 @@ SAYING = word_set("i i'd i'll we we'd")
 JOINERS = word_set("and but yet so or hence thus then therefore otherwise")
 CERTAINLY = word_set("absolutely definitely certainly course clearly probably")
 JUDGING = word_set("is was would can could must seems may might cannot")
+NOT_A_MATCH = word_set(
+    "match matches matching matched same similar related condition conditions requirement requirements criterion "
+    "criteria tag tags one thing frame frames scene scenes shot shots part moment second video clip query candidate"
+)
+"""What `not a single` is said of, or goes on with, where it may take the yes back."""
 MEETING = word_set("meet meets met satisfy satisfies satisfied fulfil fulfill fulfilled")
 
 
@@ -180,10 +185,20 @@ def _denies(words: Words, place: int) -> bool:
     word, before = words.folded[place], words.folded[max(place - 2, 0) : place]
     if word == "not":
         first = place == 0 or words.ends_sentence(place) or before[-1] in CERTAINLY
-        return first and words.folded[place + 1 : place + 2] != ["only"]
+        return first and words.folded[place + 1 : place + 2] != ["only"] and not _lacks(words, place)
     if word in MEETING:
         return any(one in NEGATORS or one.endswith("n't") for one in before) and words.negated[place]
     return word == "match" and len(before) == 2 and before[1] == "a" and (before[0] == "not" or before[0] == "isn't")
+
+
+def _lacks(words: Words, place: int) -> bool:
+    """Whether a `not` only says that something is not shown, as in `Not a single subtitle is seen`."""
+    end = place + 3
+    while end < len(words.words) and not words.ends_sentence(end) and end < place + 15:
+        end += 1
+    rest = words.folded[place + 3 : end]
+    single = words.folded[place + 1 : place + 3] == ["a", "single"] and not words.ends_sentence(min(place + 3, end))
+    return single and bool(rest) and not any(word in NOT_A_MATCH | MEETING for word in rest)
 
 
 def _alternative(words: Words, place: int, forms: Mapping[str, YesNo]) -> bool:

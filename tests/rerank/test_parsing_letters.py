@@ -85,7 +85,7 @@ LETTERS = [
     ("Option F", "F"),
     ("Option F.", "F"),
     ("Option (F): left", "F"),
-    ("option f", None),
+    ("option f", "F"),
     ("Letter F", "F"),
     # marks
     ("Answer: B", "B"),

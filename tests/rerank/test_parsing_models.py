@@ -187,7 +187,7 @@ LETTERS = [
     ("I think the answer is G", "G"),
     ("USER: Which one? ASSISTANT: B", None),
     ("B, C, and D are wrong. A", None),
-    ("option b", None),
+    ("option b", "B"),
     ("D: None", None),
     ("C++ is written on the board", None),
     ("Gate B is on the left. Answer with the letter: C", "C"),
