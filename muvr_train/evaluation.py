@@ -42,7 +42,7 @@ class Protocol:
             videos as not retrieved, as the official MUVR program does; see also `texts.official_texts`.
         memory_budget: bytes that scoring may hold, see `exhaustive.block_bytes`; None for a quarter of what is free.
         keep_scores: keep the scores in the results, for reports; of MUVR-Filter only those of the first mode of tags,
-            and none of mode tv+tag.
+            and of mode tv+tag.
         bootstrap: resamples of the search topics, for 95 % intervals; 0 for none.
         noise: share of the positives that the annotation noise check changes; None for no check.
         details: metrics per level, and for every query its best-scored non-matches and its first missed match.
@@ -114,7 +114,7 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
             reasons[partition.name, mode] = NO_MATCH if partition.divisor == "found" else NO_LIST
             continue
         metrics = _add_row(results, partition, mode, judged, counts, protocol)
-        if protocol.keep_scores and (mode != TAGGED if every else mode == protocol.tags.kept):
+        if protocol.keep_scores and (every or mode in (TAGGED, protocol.tags.kept)):
             results.kept.append(Kept(partition, mode, judged, metrics.groups, metrics.pooled))
         if partition.name in averaged:
             per_mode[mode].append(metrics)

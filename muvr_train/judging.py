@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.left_out import NO_REGION, NO_SCORES, NO_TEXT, Reasons
 from muvr_train.metrics.ranks import Ties
-from muvr_train.search.filter_scores import TagSettings, score_filters
+from muvr_train.search.filter_scores import TagSettings, counts_of_given, score_filters
 from muvr_train.search.judged import JudgedScores, judge
 from muvr_train.search.learned_tags import score_beside
 from muvr_train.search.partitions import score_partitions
-from muvr_train.search.protocols import LearnedTags
+from muvr_train.search.protocols import GivenFilters, LearnedTags
 from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import FOCUSED, TAGGED, ScoreSource
 
@@ -47,15 +47,26 @@ def judged_rows(
                 counts = {"missing_queries": missing[partition.name], **expanded.counts}
                 yield partition, expanded.mode, expanded.judged, counts
         return
-    beside = source if TAGGED in modes and isinstance(source, LearnedTags) else None
-    asked = modes if beside is None else dict.fromkeys("tv" if mode == TAGGED else mode for mode in modes)
-    for partition, scored in score_partitions(source, scorable, tuple(asked)):
+    asked = _plain_modes(source, modes)
+    scored_parts = score_partitions(source, scorable, asked) if asked else ((partition, {}) for partition in scorable)
+    for partition, scored in scored_parts:
         lost = {"missing_queries": missing[partition.name]}
         for mode in modes:
-            if mode == TAGGED and beside is not None:
-                yield from _tagged_row(beside, partition, scored.get("tv"), lost)
+            if mode == TAGGED and isinstance(source, LearnedTags):
+                yield from _tagged_row(source, partition, scored.get("tv"), lost)
+            elif mode == TAGGED and isinstance(source, GivenFilters):
+                yield from _given_row(source, partition, source.known_queries(partition), lost)
             else:
                 yield from _plain_row(partition, mode, scored.get(mode), known[partition.name], lost, reasons)
+
+
+def _plain_modes(source: ScoreSource, modes: Sequence[str]) -> tuple[str, ...]:
+    """The modes in which queries alone are scored: tv for tv+tag, none where its scores are given."""
+    if isinstance(source, LearnedTags):
+        modes = ["tv" if mode == TAGGED else mode for mode in modes]
+    elif isinstance(source, GivenFilters):
+        modes = [mode for mode in modes if mode != TAGGED]
+    return tuple(dict.fromkeys(modes))
 
 
 def _plain_row(
@@ -84,3 +95,11 @@ def _tagged_row(
     found = score_beside(source, partition, matrix)
     if found is not None:
         yield partition, TAGGED, found.judged, {**lost, **found.counts}
+
+
+def _given_row(
+    source: GivenFilters, partition: Partition, known: Sequence[str], lost: Mapping[str, int]
+) -> Iterator[Row]:
+    for name, judged in source.filter_scores(partition):
+        if name == TAGGED:
+            yield partition, TAGGED, judged, {**lost, **counts_of_given(partition, judged, known)}

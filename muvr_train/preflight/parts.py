@@ -23,7 +23,7 @@ def check_parts(cfg: DictConfig) -> None:
     Raises:
         ConfigError: settings contradict each other, or name parts that this data has not.
     """
-    data, modes = cfg.data, OmegaConf.select(cfg, "benchmark.modes") or []
+    data = cfg.data
     rows, regions = OmegaConf.select(data, "batch.tag_rows") or 0, bool(data.get("regions"))
     hidden = {part: OmegaConf.select(data, f"part_dropout.{part}") or 0 for part in PARTS}
     asked = {
@@ -44,8 +44,3 @@ def check_parts(cfg: DictConfig) -> None:
             raise ConfigError(
                 f"data.part_dropout.{part}={hidden[part]} hides what no training query has: set {needed} as well"
             )
-    folds, fold = (OmegaConf.select(cfg, f"benchmark.{key}") for key in ("folds", "fold"))
-    if "tv+tag" in modes and folds is not None and fold is None:
-        raise ConfigError(
-            "benchmark.modes: benchmark.folds scores queries without tags; leave out tv+tag, or give one of the folds"
-        )

@@ -17,9 +17,11 @@ from muvr_train.reports.curves import (
 )
 from muvr_train.reports.figures import Style, bar_chart, line_chart, style_of
 from muvr_train.results import Kept, Results
+from muvr_train.search.sources import FOCUSED, TAGGED
 
 MOST_PARTITIONS = 12
 MOST_OTHERS = 3
+APART = {TAGGED, FOCUSED}
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,10 @@ class Charts:
         precision_recall: A panel per partition.
         recall: A panel per partition.
         histograms: A panel per mode.
-        kept: Scores of the model in the shown mode.
+        kept: Scores of the model in the shown mode, and in modes tv+tag and tv+region.
         precisions: The average precision of each of their rows.
         left_out: Partitions there was no room for.
-        asked: What is ranked for: "queries", or "expressions" of queries.
+        asked: What is ranked for: "queries", "expressions" of queries, or both.
     """
 
     lines: tuple[Line, ...]
@@ -69,8 +71,12 @@ class Charts:
 
 
 def shown_mode(results: Results) -> str | None:
-    """The mode with the highest mean mAP, of those with kept scores where there are some; None without rows."""
+    """The mode with the highest mean mAP, of those with kept scores where there are some; None without rows.
+
+    Modes tv+tag and tv+region are over other queries than the rest, and count only where they stand alone.
+    """
     kept = {entry.mode for entry in results.kept}
+    kept = kept - APART or kept
     values = {
         str(row["mode"]): row["metrics"].get("mAP", 0.0)  # type: ignore[attr-defined]
         for row in results.rows
@@ -102,18 +108,19 @@ def make_charts(content: ReportContent) -> Charts:
             if kept.pooled is not None:
                 positives = int(kept.judged.n_positive.sum())
                 precise.setdefault(place, []).append((line.number, precision_recall(kept.pooled, positives, ties)))
-    chosen = [kept for kept in content.results.kept if kept.mode == shown]
-    asked = "expressions" if any("expression" in line for line in content.results.per_query) else "queries"
+    chosen = [kept for kept in content.results.kept if kept.mode in {shown, *APART}]
+    tagged = {str(line["mode"]) for line in content.results.per_query if "expression" in line}
+    asked = {mode: "expressions" if mode in tagged else "queries" for mode in content.results.modes}
     drawn = {number for found in recalled.values() for number, _ in found}
     return Charts(
         tuple(line for line in lines if line.number in drawn),
         tuple(Panel(name, line_chart(found, "recall", "precision", steps=True)) for name, found in precise.items()),
         tuple(Panel(name, line_chart(found, "k", "recall@k")) for name, found in recalled.items()),
-        tuple(_histogram(content, line, asked) for line in lines[: len(content.results.modes)]),
+        tuple(_histogram(content, line, asked[line.name]) for line in lines[: len(content.results.modes)]),
         tuple(chosen),
         tuple(_precisions(content.results, kept) for kept in chosen),
         tuple(partitions[MOST_PARTITIONS:]),
-        asked,
+        " or ".join(sorted(set(asked.values()), reverse=True)),
     )
 
 

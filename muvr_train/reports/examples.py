@@ -36,6 +36,7 @@ class Example:
     """
 
     partition: str
+    mode: str
     choice: str
     query: Query
     expression: str | None
@@ -49,7 +50,7 @@ def choose_rows(kept: Sequence[Kept], precisions: Sequence[Floats], most: int) -
     """Choose rows with low, high and middle average precision, evenly over partitions.
 
     Args:
-        kept: the scores of the partitions in one mode.
+        kept: the scores of the partitions, in one mode or several.
         precisions: the average precision of each of their rows.
         most: how many in all.
 
@@ -101,7 +102,8 @@ def make_example(part: Kept, row: int, choice: str, precision: float, most: int)
         missed = _found(judgement, judged.database[best], max(rank, len(order) + 1), scores[best])
     query = next(query for query in part.partition.queries if query.id == judgement.query)
     positives = int(judged.n_positive[row])
-    return Example(part.partition.name, choice, query, judgement.expression, precision, positives, results, missed)
+    where = part.partition.name, part.mode
+    return Example(*where, choice, query, judgement.expression, precision, positives, results, missed)
 
 
 def _found(judgement: Judgement, video: str, rank: int, score: float) -> Found:

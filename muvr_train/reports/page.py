@@ -71,6 +71,7 @@ def render_page(content: ReportContent) -> str:
         **_protocol_parts(content),
         graphs=graphs,
         mode=shown_mode(content.results),
+        modes=list(dict.fromkeys(example.mode for example in examples)),
         examples=[{**vars(example), "maps": maps.get(i, []), "open": i < OPEN} for i, example in enumerate(examples)],
         scales=scales,
         thumbnails=thumbnails,

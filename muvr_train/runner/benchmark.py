@@ -6,10 +6,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.splits import apply_splits
 from muvr_train.benchmarks.types import Benchmark
-from muvr_train.runner.data import Data
+from muvr_train.runner.data import Data, read_annotation
 
 
 def open_benchmark(cfg: DictConfig) -> Data:
@@ -27,12 +26,11 @@ def _read_demo(cfg: DictConfig) -> tuple[str, Benchmark]:
     from muvr_train.demo.corpus import build_demo
 
     annotations = build_demo(cfg.data.size).annotations
-    return f"built-in corpus, size {cfg.data.size}", read_muvr(annotations, filters=cfg.benchmark.name == "muvr_filter")
+    return f"built-in corpus, size {cfg.data.size}", read_annotation(cfg, annotations)
 
 
 def _read_muvr(cfg: DictConfig) -> tuple[str, Benchmark]:
-    benchmark = read_muvr(Path(cfg.data.annotations), filters=cfg.benchmark.name == "muvr_filter")
-    return f"MUVR layout, {cfg.data.annotations}", benchmark
+    return f"MUVR layout, {cfg.data.annotations}", read_annotation(cfg, Path(cfg.data.annotations))
 
 
 def _read_table(cfg: DictConfig) -> tuple[str, Benchmark]:

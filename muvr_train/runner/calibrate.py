@@ -22,7 +22,7 @@ from muvr_train.runner.classes import build, plain
 from muvr_train.runner.data import Data, digests_of
 from muvr_train.search.calibration.base import CalibrationStep
 from muvr_train.search.calibration.fitting import Sample, fit
-from muvr_train.search.calibration.pipeline import CalibratedScores, Calibration
+from muvr_train.search.calibration.pipeline import MODES, CalibratedScores, Calibration
 from muvr_train.search.calibration.saving import FILE, model_digest, read_facts, read_state, save_state
 from muvr_train.search.sources import ModelScores, device_of
 from muvr_train.search.texts import official_texts, served_modes
@@ -89,11 +89,14 @@ def calibrated_rows(
     if calibration is None or model is None:
         return []
     source = ModelScores(model, data.store, official_texts(protocol.on_missing, part), protocol.memory_budget)
-    modes = _modes(calibration, model, protocol.modes or served_modes(source, part))
+    asked = protocol.modes or served_modes(source, part)
+    modes = _modes(calibration, model, asked)
     facts = _fitted(cfg, calibration, model, data)
     save_state(folder / FILE, calibration.state(), facts)
     wanted = replace(protocol, modes=modes, keep_scores=False, noise=None, details=False)
     results = evaluate_scores(CalibratedScores(source, calibration), part, wanted)
+    if raw := [mode for mode in asked if mode not in MODES]:
+        results.notes.append(f"no row in mode {', '.join(raw)}: calibration steps know the modes {', '.join(MODES)}")
     name = " + ".join([label, *calibration.steps])
     fitted_on = {**facts["fitted_on"], **_shared(facts, data, part)}
     return [CalibratedRow(name, facts["steps"], fitted_on, results)]
@@ -135,7 +138,7 @@ def _shared(facts: Mapping[str, Any], data: Data, part: Benchmark) -> dict[str, 
 def _modes(calibration: Calibration, model: Retriever, asked: Sequence[str]) -> tuple[str, ...]:
     """Of the modes asked for, those that change."""
     changed = calibration.changed_modes(model.network)
-    modes = tuple(mode for mode in asked if mode in changed)
+    modes = tuple(mode for mode in asked if MODES.get(mode) in changed)
     if not modes:
         raise ConfigError(
             f"calibration=[{','.join(calibration.steps)}] changes only the modes {', '.join(changed)} of this model, "

@@ -16,18 +16,22 @@ from omegaconf import DictConfig, OmegaConf
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import DataError
 from muvr_train.evaluation import Protocol
+from muvr_train.judging import judged_rows
 from muvr_train.preflight.quoting import split_override
 from muvr_train.processes import SINGLE, Group
+from muvr_train.reports.save_scores import score_block
 from muvr_train.reports.write import write_json
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import Subject, finish, source_of
 from muvr_train.runner.folder import claim_folder, loggers_of, run_folder
 from muvr_train.runner.models import baseline_models, share_state
 from muvr_train.runner.score_run import sha256_of
+from muvr_train.search.filter_scores import TagSettings
 from muvr_train.search.held import HeldScores, stack_rows
 from muvr_train.search.score_files import ScoreBlock, read_scores, write_scores
+from muvr_train.search.score_ids import row_id
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.sources import TAGGED, ScoreSource, device_of
+from muvr_train.search.sources import ScoreSource, device_of
 from muvr_train.search.texts import served_modes
 
 log = logging.getLogger(__name__)
@@ -170,17 +174,11 @@ def _sources(run: Run, protocol: Protocol, group: Group) -> Iterator[Asked]:
 def score_benchmark(
     source: ScoreSource, benchmark: Benchmark, modes: Sequence[str]
 ) -> dict[str, dict[str, ScoreBlock]]:
-    """Score every partition: blocks by mode and partition, without those that have no row in a mode.
-
-    Mode tv+tag is left out: its rows are not queries, and their scores are made from others.
-    """
-    modes = [mode for mode in modes if mode != TAGGED]
+    """Score every partition: blocks by mode and partition, without those that have no row in a mode."""
     blocks: dict[str, dict[str, ScoreBlock]] = {mode: {} for mode in modes}
-    for partition in benchmark.partitions:
-        matrices = source.score(partition, modes) if source.known_queries(partition) else {}
-        for mode, matrix in matrices.items():
-            if matrix.queries:
-                blocks[mode][partition.name] = ScoreBlock(matrix.queries, matrix.database, matrix.scores)
+    if any(source.known_queries(partition) for partition in benchmark.partitions):
+        for partition, mode, judged, _ in judged_rows(source, benchmark, modes, TagSettings(), "average", {}):
+            blocks[mode][partition.name] = score_block(judged)
     return blocks
 
 
@@ -210,7 +208,9 @@ def join_folds(folders: Sequence[Path]) -> Matrices:
             if entry["file"] is None:  # no held-out query of this fold has a part of the mode
                 continue
             for partition, block in read_scores(folder / entry["file"]).blocks.items():
-                matrix = ScoreMatrix(block.queries, block.database, block.scores)
+                tags = block.expressions
+                rows = block.queries if tags is None else tuple(map(row_id, block.queries, tags))
+                matrix = ScoreMatrix(rows, block.database, block.scores)
                 parts.setdefault((entry["model"], entry["mode"], partition), []).append(matrix)
     for folder, kind in zip(folders, kinds, strict=True):
         if kind != kinds[0]:

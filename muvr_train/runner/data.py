@@ -178,6 +178,11 @@ def open_data(cfg: DictConfig, device: str = "cpu", training: bool = True) -> Da
     return data
 
 
+def read_annotation(cfg: DictConfig, annotations: Path) -> Benchmark:
+    """Read MUVR-Filter where the config names it, else MUVR-Base with the tag expressions beside it."""
+    return read_muvr(annotations, filters=cfg.benchmark.name == "muvr_filter" or "beside")
+
+
 def digests_of(store: FeatureStore, ids: Sequence[str]) -> dict[str, str]:
     """Hash the features of videos, to find equal ones under two ids."""
     return {
@@ -193,7 +198,7 @@ def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchma
     from muvr_train.features.text_hash import HashTextEncoder
 
     corpus = build_demo(cfg.data.size)
-    benchmark = read_muvr(corpus.annotations, filters=cfg.benchmark.name == "muvr_filter" or "beside")
+    benchmark = read_annotation(cfg, corpus.annotations)
     benchmark = replace(benchmark, protocol={**benchmark.protocol, "corpus": corpus.name})
     if cfg.data.features:
         path = Path(cfg.data.features)
@@ -206,7 +211,7 @@ def _open_demo(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchma
 
 
 def _open_muvr(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchmark]:
-    benchmark = read_muvr(Path(cfg.data.annotations), filters=cfg.benchmark.name == "muvr_filter" or "beside")
+    benchmark = read_annotation(cfg, Path(cfg.data.annotations))
     if cfg.data.features is None and cfg.data.videos is None:
         raise ConfigError("data=muvr needs data.features=STORE_OR_FOLDER, or data.videos=DIR to extract from")
     path = (

@@ -14,7 +14,7 @@ from muvr_train.errors import DataError, shorten
 from muvr_train.search.filter_files import GivenRows, judge_given, repeat_queries, without_tags
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.score_files import ScoreBlock, ScoreFile
-from muvr_train.search.score_ids import OLD_NAMES, index_of, places_of, refuse_shared, swapped_error
+from muvr_train.search.score_ids import OLD_NAMES, index_of, places_of, refuse_shared, row_id, swapped_error
 from muvr_train.search.scores import ScoreMatrix
 
 
@@ -124,8 +124,8 @@ class FileScores:
         """Rows by query and tag expression, of those that the file has."""
         block = self._content(partition)[2]
         pairs = zip(block.queries, block.expressions or (), strict=True)
-        index = {f"{query}\n{expression}": row for row, (query, expression) in enumerate(pairs)}
-        wanted = {f"{row.query}\n{row.expression}": _pair(row) for row in partition.filters}
+        index = {row_id(*pair): row for row, pair in enumerate(pairs)}
+        wanted = {row_id(*_pair(row)): _pair(row) for row in partition.filters}
         found = places_of(index, partition.name, list(wanted))
         return {wanted[name]: place for name, place in found.items()}
 

@@ -78,7 +78,7 @@ def score_filters(
     """
     if isinstance(source, GivenFilters):
         for name, judged in source.filter_scores(partition):
-            yield Expanded(name, judged, _counts_of_given(partition, judged, source.known_queries(partition)))
+            yield Expanded(name, judged, counts_of_given(partition, judged, source.known_queries(partition)))
         return
     if not isinstance(source, TagSource):
         raise ConfigError(
@@ -126,7 +126,8 @@ def _as_official(source: TagSource, row: FilterRow) -> FilterRow:
     return cut if all(source.has_tag(*pair) for pair in cut.pairs) else row
 
 
-def _counts_of_given(partition: Partition, judged: JudgedScores, known: Sequence[str]) -> dict[str, int]:
+def counts_of_given(partition: Partition, judged: JudgedScores, known: Sequence[str]) -> dict[str, int]:
+    """The counts of given scores of tag expressions, see `Expanded.counts`; `known` queries have scores."""
     queries, asked = set(judged.queries), set(known)
     have = {(row.query, row.expression) for row in judged.judgements}
     rows = [row for row in filter_rows(partition) if row.judgement.query in asked]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.errors import DataError, shorten
+from muvr_train.search.filter_files import GivenRows, judge_given
+from muvr_train.search.judged import JudgedScores
+from muvr_train.search.score_ids import row_id
 from muvr_train.search.scores import ScoreMatrix
+from muvr_train.search.sources import TAGGED
 
 
 class HeldScores:
     """Scores that were made before, by mode and partition.
 
     Args:
-        matrices: mode -> partition -> its scores.
+        matrices: mode -> partition -> its scores; those of mode tv+tag have rows called by `score_ids.row_id`.
     """
 
     pairwise = False  # every partition has a matrix of its own
@@ -53,8 +58,19 @@ class HeldScores:
         return {
             mode: matrix.take(_kept(partition.query_ids, matrix.queries), _kept(partition.database, matrix.database))
             for mode, matrix in self._of(partition).items()
-            if mode in modes
+            if mode in modes and mode != TAGGED
         }
+
+    def filter_scores(self, partition: Partition) -> Iterator[tuple[str, JudgedScores]]:
+        """The rows of mode tv+tag."""
+        matrix = self._of(partition).get(TAGGED)
+        if matrix is None:
+            return
+        known = frozenset(matrix.queries)
+        ids = {row_id(row.judgement.query, row.judgement.expression): row for row in filter_rows(partition)}
+        rows = {name: row for name, row in ids.items() if name in known}
+        matrix = matrix.take(list(rows), _kept(partition.database, matrix.database))
+        yield TAGGED, judge_given(partition, GivenRows(list(rows.values()), matrix.database, matrix.scores))
 
     def _of(self, partition: Partition) -> dict[str, ScoreMatrix]:
         return {mode: parts[partition.name] for mode, parts in self.matrices.items() if partition.name in parts}

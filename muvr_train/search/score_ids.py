@@ -16,6 +16,11 @@ def index_of(ids: Sequence[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(ids)}
 
 
+def row_id(query: str, expression: str | None) -> str:
+    """Name a row of a query with a tag expression."""
+    return f"{query}\n{expression}"
+
+
 def places_of(index: Mapping[str, int], partition: str, names: Sequence[str]) -> dict[str, int]:
     """The places of those ids that are there, in the order of `names`.
 

@@ -29,7 +29,7 @@ def check_order(kinds: Mapping[str, Kind | None], modes: Sequence[str] | None) -
         modes: that are evaluated, None where it is not known yet.
 
     Raises:
-        ConfigError: a step on features after one on scores, two fusions, or a fusion without the mode tv.
+        ConfigError: a step on features after one on scores, two fusions, or a fusion without the modes tv and tv+tag.
     """
     listed = f"calibration=[{','.join(kinds)}]"
     before: str | None = None
@@ -41,7 +41,7 @@ def check_order(kinds: Mapping[str, Kind | None], modes: Sequence[str] | None) -
             )
         if kind == "fusion" and fusion is not None:
             raise ConfigError(f"{listed}: {fusion} and {name} both fuse the parts of a query; keep one of them")
-        if kind == "fusion" and modes is not None and "tv" not in modes:
+        if kind == "fusion" and modes is not None and not {"tv", "tv+tag"} & set(modes):
             raise ConfigError(
                 f"{listed}: {name} fuses video and text and acts on mode tv only, but the modes are {', '.join(modes)}"
             )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from muvr_train.benchmarks.muvr_filter import FilterRow
 from muvr_train.benchmarks.types import Benchmark, Partition, Query
 from muvr_train.data.batch import load_queries
 from muvr_train.errors import ConfigError
@@ -19,15 +20,16 @@ from muvr_train.search.calibration.base import CalibrationStep, Floats, Rows
 from muvr_train.search.calibration.model import CalibratedRetriever, keeps_its_input
 from muvr_train.search.calibration.order import Kind, check_order
 from muvr_train.search.exhaustive import Places, evaluating, query_scorer, score_blocks
+from muvr_train.search.filter import TagPlaces
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.sources import ModelScores, device_of
+from muvr_train.search.sources import TAGGED, ModelScores, device_of
 from muvr_train.types import EncodedDatabase
 
 BACKGROUND_BLOCK = 64
 KINDS = get_args(Kind)
 HOOKS: dict[Kind, str] = {"features": "features", "fusion": "fuse", "scores": "scores"}
-PLAIN = ("v", "t", "tv")
-"""The modes that a calibration knows."""
+MODES = {"v": "v", "t": "t", "tv": "tv", TAGGED: "tv"}
+"""The modes that a calibration knows, and in which steps change their scores: what tags add is changed by no step."""
 _MODES_OF_PARTS = {"video": ("v", "tv"), "frames": ("t", "tv"), "text": ("t", "tv")}
 
 
@@ -76,7 +78,7 @@ class Calibration:
                     "or a whitening of its own, which expect the features as they are: leave the step out"
                 )
             changed.update(mode for part in parts for mode in _MODES_OF_PARTS[part])
-        return tuple(mode for mode in PLAIN if mode in changed)
+        return tuple(mode for mode, scored in MODES.items() if mode == scored and mode in changed)
 
     def state(self) -> dict[str, Tensor]:
         """All that was learned, as plain tensors by `<step>/<name>`; the background under the name ""."""
@@ -110,7 +112,7 @@ class CalibratedScores:
 
     def __init__(self, source: ModelScores, calibration: Calibration, last: int | None = None) -> None:
         self.source, self.calibration = source, calibration
-        self.modes = tuple(mode for mode in source.modes if mode in PLAIN)
+        self.modes = tuple(mode for mode in source.modes if mode in MODES)
         self.steps = calibration.on_scores[:last]
         self.pairwise = all(step.pairwise for step in self.steps)
         model = source.model
@@ -133,6 +135,23 @@ class CalibratedScores:
     def tag_scores(self, partition: Partition, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Scores of tags, which no step changes; see `ModelScores`."""
         return self.source.tag_scores(partition, pairs)
+
+    @property
+    def learns_tags(self) -> bool:
+        """Whether the head learns the weight of tags."""
+        return self.source.learns_tags
+
+    def mean_tag_scores(
+        self, partition: Partition, pairs: Sequence[tuple[str, str]], known: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Scores of tags as training compares them, which no step changes; see `ModelScores`."""
+        return self.source.mean_tag_scores(partition, pairs, known)
+
+    def tag_adjustments(
+        self, rows: Sequence[FilterRow], places: Sequence[TagPlaces], tags: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """What the head adds to the calibrated scores of mode tv; see `ModelScores`."""
+        return self.source.tag_adjustments(rows, places, tags)
 
     def score(self, partition: Partition, modes: Sequence[str]) -> dict[str, ScoreMatrix]:
         """Calibrated scores of every query against every database video of a partition; float32 matrices."""
