@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,16 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("needs the folder ../shared beside the checkout (golden numbers and real data)")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def same_scheduling() -> Iterator[None]:
+    """Tests leave the scheduling of this process as it was.
+
+    The AV1 encoder of the tests gives a superuser's thread that calls it real-time priority. Whatever the thread starts
+    from then on inherits that, and programs that poll for each other starve those they wait for.
+    """
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    yield
+    if os.sched_getscheduler(0) != before[0]:
+        os.sched_setscheduler(0, *before)
