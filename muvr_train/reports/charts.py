@@ -17,11 +17,10 @@ from muvr_train.reports.curves import (
 )
 from muvr_train.reports.figures import Style, bar_chart, line_chart, style_of
 from muvr_train.results import Kept, Results
-from muvr_train.search.sources import FOCUSED, TAGGED
 
 MOST_PARTITIONS = 12
 MOST_OTHERS = 3
-APART = {TAGGED, FOCUSED}
+APART = {"tv+tag", "tv+region"}
 
 
 @dataclass(frozen=True)
