@@ -55,4 +55,6 @@ def test_a_network_that_wants_other_sizes_is_no_mistake(caplog: pytest.LogCaptur
     with caplog.at_level(logging.INFO, "muvr_train.runner.trial"):
         try_scoring(Retriever(Demanding(8), MeanFusion(DIMS), DIMS))
     (message,) = caplog.messages
-    assert message.startswith("the model could not score made-up videos: RuntimeError: ")
+    start = "the model could not score made-up videos: NetworkError: similarity network Demanding fails in similarity: "
+    assert message.startswith(start)
+    assert "test_trial.py, line" in message

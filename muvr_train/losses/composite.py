@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError
 from muvr_train.losses.base import Loss, LossValue
+from muvr_train.own_code import check_shape, described, is_own, named
 
 OPTIONAL_PARTS = frozenset({"video", "text", "tags", "region"})
 """Parts that a batch or a store may lack; a loss on them is then skipped."""
@@ -79,7 +80,7 @@ class CompositeLoss(nn.Module):
             relevance: int or float [Q, N]: 1, 0, -1, or between 0 and 1.
             extras: tensors by name, first dimension Q.
         """
-        results = {name: self._one(loss, scores, relevance, extras) for name, loss in self._named().items()}
+        results = {name: self._one(name, scores, relevance, extras) for name in self._named()}
         terms = [self.weights[name] * result.value for name, result in results.items()]
         return LossReport(
             torch.stack(terms).sum(),
@@ -88,7 +89,8 @@ class CompositeLoss(nn.Module):
             {name: result.rows for name, result in results.items()},
         )
 
-    def _one(self, loss: Loss, scores: Mapping[str, Tensor], relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
+    def _one(self, key: str, scores: Mapping[str, Tensor], relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
+        loss = self._named()[key]
         if loss.on not in scores:
             if loss.on in OPTIONAL_PARTS:
                 some = next(iter(scores.values()))
@@ -104,7 +106,24 @@ class CompositeLoss(nn.Module):
             relevance = relevance.masked_fill((relevance > 0) & (relevance < 1), -1)
         present = extras.get(f"present/{loss.on}")
         if present is None or bool(present.all()):
-            return loss.compute(scores[loss.on], relevance, extras)
+            return computed(key, loss, scores[loss.on], relevance, extras)
         rows = {name: extras[name][present] for name in loss.needs}
-        result = loss.compute(scores[loss.on][present], relevance[present], rows)
+        result = computed(key, loss, scores[loss.on][present], relevance[present], rows)
         return LossValue(result.value, result.rows, result.skipped + int((~present).sum()))
+
+
+def computed(key: str, loss: Loss, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
+    """Compute a loss, and name it in what goes wrong.
+
+    Raises:
+        ConfigError: it gives no value of one number; of a loss of the user's own also, it fails.
+    """
+    what = f"loss.losses.{key}: {type(loss).__name__}"
+    with named(f"{what} fails in compute", is_own(type(loss))):
+        result: object = loss.compute(scores, relevance, extras)
+    if not isinstance(result, LossValue):
+        raise ConfigError(
+            f"{what}.compute must give a LossValue (losses.base.mean_over_rows makes one), and gave {described(result)}"
+        )
+    check_shape(f"{what}.compute", "a value that is one number", result.value, ())
+    return result

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError
+from muvr_train.models.asking import index_of
 from muvr_train.models.base import EXTRAS, SimilarityNetwork
 from muvr_train.models.cut import query_chunks
 from muvr_train.models.functional import full_precision
@@ -242,7 +243,7 @@ class Retriever(nn.Module):
 
     def _index(self, video: Tokens) -> Tokens:
         with self._precision(video.x):
-            return self.network.index(video)
+            return index_of(self.network, video)
 
     def _precision(self, x: Tensor) -> AbstractContextManager[object]:
         """In eval mode everything is float32 even under autocast, so that training and evaluation agree on scores."""
@@ -255,4 +256,4 @@ class Retriever(nn.Module):
                 check_query(self.head, query, q.query)
             if query.video is q.query.video:
                 return EncodedQuery(query, q.index)
-            return EncodedQuery(query, None if query.video is None else self.network.index(query.video))
+            return EncodedQuery(query, None if query.video is None else index_of(self.network, query.video))

@@ -12,6 +12,7 @@ from muvr_train.benchmarks.types import Benchmark, Query
 from muvr_train.data.batch import load_queries
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
+from muvr_train.models.asking import map_of
 from muvr_train.models.functional import frame_maps
 from muvr_train.models.retriever import Retriever
 from muvr_train.search.sources import device_of
@@ -90,7 +91,7 @@ def similarity_maps(model: Retriever, store: FeatureStore, query: Query, video: 
         if encoded.index is None or encoded.query.video is None:
             raise DataError(f"query {query.id} has no video: no similarity map can be drawn")
         frames = frame_maps(encoded.query.video.x, database.raw.x, "max")[0, 0]
-        refined = model.network.similarity_map(encoded.index, database.index)[0, 0]
+        refined = map_of(model.network, encoded.index, database.index)
         scale = getattr(model.network, "residual_scale", None)
         refined = refined if scale is None else scale * refined  # what is added to the base score
     return tuple(values.float().cpu().numpy() for values in (frames, refined))

@@ -7,6 +7,7 @@ import logging
 import torch
 
 from muvr_train.errors import ConfigError
+from muvr_train.models.asking import NetworkError
 from muvr_train.models.retriever import Retriever
 from muvr_train.types import QueryBatch, TextTokens, Tokens
 
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 def try_scoring(model: Retriever) -> None:
     """Score made-up videos as training would; whitening is fitted to them.
 
-    Errors other than a ConfigError are only warned of: the sizes are made up, and a user's own network may need others.
+    What a user's own network raises, and errors other than a ConfigError, are only warned of: the sizes are made up.
 
     Raises:
         ConfigError: the head and the network do not go together.
@@ -34,9 +35,9 @@ def try_scoring(model: Retriever) -> None:
             if model.needs_fit:
                 model.fit([_videos(model, 2, dims.dim)])
             model.training_scores(*model.encode_batch(queries, videos))
-        except ConfigError:
-            raise
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if isinstance(error, ConfigError) and not isinstance(error, NetworkError):
+                raise
             log.warning("the model could not score made-up videos: %s: %s", type(error).__name__, error)
 
 

@@ -64,8 +64,11 @@ class ScoreMatrix:
             chosen = ScoreMatrix(chosen.queries, tuple(database), chosen.scores[:, columns])
         return chosen
 
-    def refuse_nan(self) -> None:
+    def refuse_nan(self, maker: str = "the checkpoint") -> None:
         """Refuse scores that have no order.
+
+        Args:
+            maker: of the scores, for the message.
 
         Raises:
             DataError: a score is NaN or infinite (the first query and video are named).
@@ -76,5 +79,5 @@ class ScoreMatrix:
         row, column = bad[0]
         raise DataError(
             f"{len(bad)} scores are not finite; the first is {self.scores[row, column]}, of query {self.queries[row]} "
-            f"against video {self.database[column]}: look at the features of both and at the checkpoint"
+            f"against video {self.database[column]}: look at the features of both and at {maker}"
         )

@@ -120,13 +120,15 @@ class ModelScores:
         """Score every query against every database video of a partition that has features; float32 matrices.
 
         Raises:
-            DataError: no query or no database video has features.
+            DataError: no query or no database video has features, or a score is not finite.
         """
         work, filled = self._score(lambda: self._work(partition, modes))
         none = ScoreMatrix((), work.database, np.zeros((0, len(work.database)), np.float32))
         matrices = dict.fromkeys(modes, none)
         for rows, found in zip(work.rows, filled, strict=True):
             matrices |= {mode: ScoreMatrix(rows.ids, work.database, scores) for mode, scores in found.items()}
+        for matrix in matrices.values():
+            matrix.refuse_nan(f"the model ({type(self.model.network).__name__}, {type(self.model.head).__name__})")
         return matrices
 
     def has_text(self, query: str) -> bool:

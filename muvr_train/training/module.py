@@ -86,8 +86,9 @@ class RetrievalModule(pl.LightningModule):
                 raise ProcessError("process 0 says what is wrong with the loss", shown=False)
             raise DataError(
                 f"the loss is {result.total.item()} (parts {self._plain(result.values)}): stopped before the update, "
-                f"the last checkpoint is good. Queries of the batch: {shorten(list(batch.query_ids))}; database "
-                f"videos: {shorten(list(batch.database_ids))}. Look at their features, or lower optimizer.lr"
+                f"the last checkpoint is good. {self._origin(scores, result.values)}. Queries of the batch: "
+                f"{shorten(list(batch.query_ids))}; database videos: {shorten(list(batch.database_ids))}. Look at "
+                "their features, or lower optimizer.lr"
             )
         judged = batch.relevance == 0
         self.last_logged = {
@@ -118,6 +119,17 @@ class RetrievalModule(pl.LightningModule):
             kind, _, name = key.partition(".")
             kinds[kind][name] = value
         return kinds["scores"], kinds["extras"]
+
+    def _origin(self, scores: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> str:
+        """Say where numbers stop being finite: in the scores of a part, in fused ones, or in a loss."""
+        network, head = type(self.retriever.network).__name__, type(self.retriever.head).__name__
+        for name in (*(name for name in scores if name != "fused"), "fused"):
+            if name in scores and bool(torch.isnan(scores[name]).any() | torch.isposinf(scores[name]).any()):
+                made = f"fusion head {head}" if name == "fused" else f"similarity network {network}, fusion head {head}"
+                return f"It begins in the scores {name!r} ({made})"
+        broken = [name for name, value in values.items() if not torch.isfinite(value)]
+        classes = [f"loss.losses.{name} ({type(self.loss.losses[name]).__name__})" for name in broken]
+        return f"All scores are sound, so it begins in {' and '.join(classes) or 'loss.weights'}"
 
     @staticmethod
     def _plain(parts: dict[str, Tensor]) -> dict[str, float]:

@@ -13,8 +13,10 @@ from torch import nn
 
 from muvr_train.data.batch import Batch
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.losses.base import LossValue
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.losses.infonce import InfoNCELoss
+from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.fusion.weighted import WeightedFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
@@ -81,7 +83,30 @@ def test_the_guard_names_the_batch_before_the_update() -> None:
     module = make_module()
     module.train()
     module.retriever.network.get_parameter("head.fconv.weight").data.fill_(float("nan"))
-    with pytest.raises(DataError, match=r"the loss is nan.*p/q0, p/q1.*p/a, p/b, p/c"):
+    with pytest.raises(DataError, match=r"the loss is nan.*p/q0, p/q1.*p/a, p/b, p/c") as caught:
+        module.training_step(make_batch(), 0)
+    assert "It begins in the scores 'video' (similarity network S2VS, fusion head " in str(caught.value)
+
+
+class NaNHead(MeanFusion):
+    def combine(self, parts: dict[str, torch.Tensor], query: QueryBatch) -> torch.Tensor:
+        return super().combine(parts, query) * float("nan")
+
+
+class NaNLoss(InfoNCELoss):
+    def compute(self, *given: Any) -> LossValue:
+        value = super().compute(*given)
+        return replace(value, value=value.value * float("inf"))
+
+
+def test_the_guard_names_the_head_or_the_loss_where_it_begins() -> None:
+    module = make_module()
+    module.retriever.head = NaNHead(module.retriever.dims)
+    with pytest.raises(DataError, match=r"It begins in the scores 'fused' \(fusion head NaNHead\)"):
+        module.training_step(make_batch(), 0)
+    module = make_module()
+    module.loss = CompositeLoss({"good": InfoNCELoss(), "mine": NaNLoss()})
+    with pytest.raises(DataError, match=r"scores are sound, so it begins in loss.losses.mine \(NaNLoss\)\. Queries"):
         module.training_step(make_batch(), 0)
 
 

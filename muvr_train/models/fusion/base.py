@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from muvr_train.models.asking import similarity_of
 from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.text import TextPart
 from muvr_train.types import EncodedDatabase, EncodedQuery, QueryBatch, StoreDims, Tags, TextTokens
@@ -39,9 +40,7 @@ class PartScorers:
         """Scores of the query videos [Q, N]; None where no query of the batch has a video."""
         if query.index is None or not bool(part_present(query.query, "video").any()):
             return None
-        if not self._wanted:
-            return self.network.similarity(query.index, database.index, extra_maps)
-        scores, extras = self.network.similarity_with_extras(query.index, database.index, self._wanted, extra_maps)
+        scores, extras = similarity_of(self.network, query.index, database.index, self._wanted, extra_maps)
         self.extras.update(extras)
         return scores
 

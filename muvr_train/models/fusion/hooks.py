@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-import torch
-from torch import Tensor
-
-from muvr_train.errors import ConfigError, MuvrTrainError
-from muvr_train.faults import place_of
+from muvr_train.errors import ConfigError
 from muvr_train.models.fusion.base import FusionHead
+from muvr_train.own_code import check_shape, is_own, named
 from muvr_train.types import QueryBatch
 
 
-def is_users_own(head: FusionHead, name: str) -> bool:
-    """Whether a head has a hook that is not of this package."""
-    return not getattr(type(head), name).__module__.startswith("muvr_train.")
-
-
-@contextmanager
-def hook(head: FusionHead, name: str) -> Iterator[None]:
-    """Name the head and the hook in what goes wrong inside a hook of the user's own; the cause stays chained.
-
-    Raises:
-        ConfigError: the hook raised something that is neither an error of this package nor a lack of memory.
-    """
-    try:
-        yield
-    except (MuvrTrainError, torch.OutOfMemoryError, MemoryError):
-        raise
-    except Exception as error:
-        if not is_users_own(head, name):
-            raise
-        raise ConfigError(f"fusion head {type(head).__name__} fails in {name}: {place_of(error)}") from error
+def hook(head: FusionHead, name: str) -> AbstractContextManager[None]:
+    """Name the head and the hook in what goes wrong inside a hook of the user's own; see `own_code.named`."""
+    return named(f"fusion head {type(head).__name__} fails in {name}", is_own(getattr(type(head), name)))
 
 
 def check_scores(head: FusionHead, name: str, scores: object, shape: tuple[int, ...]) -> None:
@@ -42,12 +21,7 @@ def check_scores(head: FusionHead, name: str, scores: object, shape: tuple[int, 
     Raises:
         ConfigError: it gives something else.
     """
-    if isinstance(scores, Tensor) and tuple(scores.shape) == shape:
-        return
-    got = f"a tensor {list(scores.shape)}" if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
-    raise ConfigError(
-        f"fusion head {type(head).__name__}: {name} must give scores [Q, N], here {list(shape)}, and gave {got}"
-    )
+    check_shape(f"fusion head {type(head).__name__}: {name}", "scores [Q, N]", scores, shape)
 
 
 def check_parts(head: FusionHead, parts: object, shape: tuple[int, int]) -> None:
