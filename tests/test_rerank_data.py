@@ -25,14 +25,13 @@ from tests.benchmarks.test_fivr import CONTENT, SCORES
 from tests.features.test_copies_extract import write_video
 from tests.reference import reranking as slow
 from tests.reference.metrics import metrics_of_order
-from tests.test_rerank_runs import OWN
+from tests.rerank.reranked import MINE, OWN
 from tests.toy import make_toy
 
 ROOT = Path(__file__).parents[1]
 K = 3
 TASKS = ("DSVR", "CSVR", "ISVR", "DSVR_hard", "CSVR_hard", "ISVR_hard")
 FIVR = ("benchmark=fivr_5k", "benchmark.annotations=annotations", "scores=toy.npz", "benchmark.report=false")
-MINE = "_target_: mine.Mine\nlooks: false\nfailing: 0\nsays: 'yes'\nkill_at: null\nconcurrency: 1\n"
 
 
 @pytest.fixture

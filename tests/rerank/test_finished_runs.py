@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.rerank.local_server import Asked, LocalServer
-from tests.rerank.test_question_runs import evaluate, lines, names
+from tests.rerank.question_runs import evaluate, lines, names
 
 FILES = ("per_question.csv", "questions.jsonl", "metrics.json", "answers.jsonl")
 

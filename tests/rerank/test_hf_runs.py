@@ -13,7 +13,7 @@ import pytest
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.rerank.answer_file import read_answers
 from muvr_train.rerank.parsing import LEAST_MASS
-from tests.rerank.test_question_runs import evaluate, start
+from tests.rerank.question_runs import evaluate, start
 from tests.rerank.tiny_mllm import build
 
 

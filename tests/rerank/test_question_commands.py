@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from muvr_train import cli
 from muvr_train.benchmarks.muvr_qa import QaPair, QaRow
-from muvr_train.errors import ConfigError
+from muvr_train.errors import ConfigError, DataError
 from muvr_train.runner.question_sets import limited
-from tests.rerank.test_question_runs import evaluate, lines, metrics, results, start
+from tests.rerank.question_runs import evaluate, lines, metrics, results, start
 
 QA = ("benchmark=muvr_qa", "answerer=oracle", "benchmark.report=false")
 IV = ("benchmark=iv_bench", "answerer=oracle", "benchmark.report=false")
@@ -20,6 +21,7 @@ IV = ("benchmark=iv_bench", "answerer=oracle", "benchmark.report=false")
 @pytest.fixture(autouse=True)
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def pairs(partition: str, count: int) -> list[QaPair]:
@@ -103,7 +105,9 @@ def test_unreadable_answers_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
     ]
 
 
-def test_files_that_may_be_missing_do_not_fail_the_run(tmp_path: Path) -> None:
+def test_files_that_may_be_missing_do_not_fail_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = [{"Query": "q", "Target": f"t{label}", "Label": label, "prompt_en": "a dog", "Tag": ""} for label in (1, 0)]
     (tmp_path / "news.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     (tmp_path / "videos").mkdir()
@@ -114,13 +118,11 @@ def test_files_that_may_be_missing_do_not_fail_the_run(tmp_path: Path) -> None:
     (tmp_path / "my_configs" / "answerer").mkdir(parents=True)
     (tmp_path / "my_configs" / "answerer" / "one.yaml").write_text("_target_: one.One\n")
     base = ("benchmark=muvr_qa", "answerer=one", "benchmark.questions=news.jsonl", "data.videos=videos", "out=o")
-    wrong = start(tmp_path, *base, "benchmark.missing=wrong", "--config-dir", "my_configs")
-    assert wrong.returncode == 0, wrong.stderr
-    assert "2 of 2 questions lack 3 files" in " ".join(wrong.stderr.split())
-    assert "2 of 2 questions failed and count as wrong" in wrong.stdout
-    refused = start(tmp_path, *base, "--config-dir", "my_configs")
-    assert refused.returncode == 1
-    assert "data.videos=videos: holds no video file" in refused.stderr
+    evaluate(*base, "benchmark.missing=wrong", extra=tmp_path / "my_configs")
+    assert "2 of 2 questions lack 3 files" in caplog.text
+    assert "2 of 2 questions failed and count as wrong" in capsys.readouterr().out
+    with pytest.raises(DataError, match=r"data\.videos=videos: holds no video file"):
+        evaluate(*base, extra=tmp_path / "my_configs")
 
 
 def test_masks_that_no_query_has_are_told(tmp_path: Path) -> None:
