@@ -133,6 +133,15 @@ def test_an_oracle_knows_every_task(place: Path, method: str) -> None:
     assert precisions(plain["rows"]) == pytest.approx(precisions(row["rows"]), abs=1e-12)
 
 
+def test_answers_of_a_retriever_are_scored_again_task_by_task(place: Path) -> None:
+    row, perfect = evaluate(*FIVR, "answerer=retriever", "answerer.scores=toy.npz")["reranked"]
+    assert row["rows"] != perfect["rows"]
+    Path("out/answers.jsonl").rename("answers.jsonl")
+    again, _ = evaluate(*FIVR, "answerer=file", "answerer.path=answers.jsonl", "answers=other.jsonl")["reranked"]
+    assert again["rows"] == row["rows"]
+    assert {answer.question.rpartition("|")[2] for answer in read_answers(Path("other.jsonl"))} == set(TASKS)
+
+
 def test_a_file_with_answers_about_pairs_and_others_task_by_task_is_refused(place: Path) -> None:
     for answerer in ("coin", "oracle"):
         evaluate(*FIVR, f"answerer={answerer}", "answers=both.jsonl")

@@ -98,7 +98,7 @@ def _ending_on_sigterm() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def end_with_failures(cfg: DictConfig, text: str, added: str = "") -> None:

@@ -23,7 +23,7 @@ from tests.reference import reranking as slow
 from tests.reference.metrics import metrics_of_order
 from tests.tagged import make_tagged
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 K = 5
 
