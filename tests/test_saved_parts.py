@@ -15,7 +15,7 @@ from muvr_train import cli, mine, runner
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.muvr_qa import read_qa
 from muvr_train.benchmarks.splits import split_by_fold
-from muvr_train.errors import DataError
+from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.features.store import FeatureStore, tag_key
 from muvr_train.preflight.compose import Composer
@@ -201,3 +201,14 @@ def model_scores(store: FeatureStore) -> ModelScores:
 )
 def test_tags_go_with_folds_and_calibrations(program: str, typed: list[str]) -> None:
     assert set(typed) <= set(cli.prepare(typed, program))
+
+
+def test_nothing_of_another_model_stays_in_a_folder_that_is_overwritten(place: Workplace) -> None:
+    few = (*place.data, place.features, "benchmark.bootstrap=0", "benchmark.modes=[v,tv]", "out=twice")
+    place.evaluate("model=frame_max", *few, "save_scores=true")
+    (place.folder / "twice" / "answers.jsonl").write_text("")
+    with pytest.raises(ConfigError, match="out=twice holds results of frame_max, and those of chamfer would replace"):
+        place.evaluate("model=chamfer", *few)
+    place.evaluate("model=chamfer", *few, "benchmark.report=false", "overwrite=true")
+    left = {path.name for path in (place.folder / "twice").iterdir()}
+    assert left == {"answers.jsonl", "metrics.json", "per_query.csv", "results.json", "similarity_map.png"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ def complete_out(typed: list[str], configs: list[DictConfig], multirun: bool, re
     cfg = configs[0]
     swept, name = len({c.out for c in configs}) > 1, cfg.out
     if name is not None and not multirun:
-        warn_of_replaced(cfg)
+        refuse_replacing(cfg)
     if name is None:
         name = f"outputs/{runs.unused(Path('outputs'), f'{_subject(cfg)}-{runs.time_stamp()}'.replace('/', '-'))}"
     typed = with_swept_groups(typed, configs) if multirun else typed
@@ -140,8 +139,16 @@ def _subject(cfg: DictConfig) -> str:
     return str(model or Path(cfg.ckpt_path).resolve().parent.name)
 
 
-def warn_of_replaced(cfg: DictConfig) -> None:
-    """Warn if the results folder holds an evaluation of something else, whose files will be replaced."""
+def refuse_replacing(cfg: DictConfig) -> None:
+    """Refuse a results folder that holds a training run, or an evaluation of something else.
+
+    Some of its files would be replaced and others would stay, such as saved scores and the report.
+
+    Raises:
+        ConfigError: naming both; not with `overwrite=true`.
+    """
+    if cfg.overwrite:
+        return
     try:
         meta = json.loads((Path(cfg.out) / "results.json").read_text(encoding="utf-8"))["meta"]
         before, config = meta.get("checkpoint_sha256"), meta["config"]
@@ -152,12 +159,15 @@ def warn_of_replaced(cfg: DictConfig) -> None:
     else:
         now = OmegaConf.masked_copy(cfg, [key for key in ("benchmark", "answerer", *SUBJECTS) if key in cfg])
         same = before is None and _kind(config) == _kind(OmegaConf.to_container(now, resolve=True))
-    if not same:
+    trained = config.get("run")
+    if not same or trained:
         choices = cfg.hydra.runtime.choices
         new = cfg.ckpt_path or cfg.get("scores") or choices.get("model") or choices.get("answerer")
-        old = meta.get("checkpoint") or meta.get("model")
-        log = f"warning: out={cfg.out} holds results of {old}: those of {new} replace them; choose another out= to keep"
-        sys.stderr.write(f"{log} them\n")
+        old = f"the training run {trained}" if trained else meta.get("checkpoint") or meta.get("model")
+        raise ConfigError(
+            f"out={cfg.out} holds results of {old}, and those of {new} would replace them: choose another out=, or add "
+            "overwrite=true"
+        )
 
 
 def _kind(config: Any) -> list[Any]:

@@ -39,6 +39,7 @@ RULES: dict[str, Rule] = {
     "scores": optional(one_or_several(TEXT)),
     "fuse": optional(one_or_several(one_of(*FUSIONS))),
     "save_scores": FLAG,
+    "overwrite": FLAG,
     "calibration_background": optional(TEXT),
     "on_missing": one_of("error", "official"),
     "residency": one_of("mmap", "ram", "gpu"),

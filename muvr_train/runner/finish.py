@@ -22,7 +22,7 @@ from muvr_train.reports.picture import save_similarity_picture
 from muvr_train.reports.rerank_tables import print_reranked
 from muvr_train.reports.save_scores import save_scores
 from muvr_train.reports.tables import print_tables
-from muvr_train.reports.write import write_json, write_results
+from muvr_train.reports.write import remove_results, write_json, write_results
 from muvr_train.results import Results
 from muvr_train.runner.about import about_program
 from muvr_train.runner.calibrate import calibrated_rows
@@ -107,6 +107,8 @@ def finish(
     meta["protocol"] |= {"trained_queries_among_them": seen, "folds": subject.folds}
     if data.train_partitions is not None:
         meta["protocol"]["train_partitions"] = sorted(data.train_partitions)
+    if cfg.get("overwrite"):
+        remove_results(folder)
     write_results(folder, results, meta, others)
     calibrated = calibrated_rows(cfg, folder, subject.model, subject.label, data, part, beside)
     if calibrated:  # should they fail, the raw rows are there

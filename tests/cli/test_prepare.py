@@ -4,6 +4,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
@@ -269,31 +270,33 @@ def test_a_checkpoint_is_evaluated_on_the_data_of_its_run() -> None:
     assert (cfg.data.kind, cfg.benchmark.name, cfg.encoder.name) == ("demo", "muvr_base", "demo")
 
 
-@pytest.mark.parametrize(("other", "warned"), [(False, False), (True, True)])
-def test_results_of_another_checkpoint_are_not_replaced_silently(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], other: bool, warned: bool
-) -> None:
+def results_of(folder: Path, **meta: Any) -> None:
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps({"meta": meta}))
+
+
+def test_results_of_another_checkpoint_are_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "b.ckpt").write_bytes(b"one")
-    digest = hashlib.sha256(b"two" if other else b"one").hexdigest()
-    meta = {"checkpoint": "a.ckpt", "checkpoint_sha256": digest, "config": {}}
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "results.json").write_text(json.dumps({"meta": meta}))
-    cli.prepare(["ckpt_path=b.ckpt", "out=there"], "evaluate")
-    message = "warning: out=there holds results of a.ckpt: those of b.ckpt replace them"
-    assert (message in capsys.readouterr().err) is warned
+    for name, content in (("same", b"one"), ("other", b"two")):
+        digest = hashlib.sha256(content).hexdigest()
+        results_of(tmp_path / name, checkpoint="a.ckpt", checkpoint_sha256=digest, config={})
+    cli.prepare(["ckpt_path=b.ckpt", "out=same"], "evaluate")
+    with pytest.raises(ConfigError, match=r"out=other holds results of a.ckpt, and those of b.ckpt would replace them"):
+        cli.prepare(["ckpt_path=b.ckpt", "out=other"], "evaluate")
+    cli.prepare(["ckpt_path=b.ckpt", "out=other", "overwrite=true"], "evaluate")
+    config = {"run": "base", "model": {}}
+    results_of(tmp_path / "run", checkpoint_sha256=hashlib.sha256(b"one").hexdigest(), config=config)
+    with pytest.raises(ConfigError, match="out=run holds results of the training run base"):
+        cli.prepare(["ckpt_path=b.ckpt", "out=run"], "evaluate")
 
 
-def test_results_of_another_untrained_model_are_not_replaced_silently(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_of_another_untrained_model_are_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "there").mkdir()
     cfg = Composer(cli.config_dir(), "evaluate").compose(["model=frame_max"])
     config = {key: OmegaConf.to_container(cfg[key]) for key in ("model", "fusion")}
-    meta = {"model": "frame_max", "config": {**config, "scores": None}}
-    (tmp_path / "there" / "results.json").write_text(json.dumps({"meta": meta}))
+    results_of(tmp_path / "there", model="frame_max", config={**config, "scores": None})
     cli.prepare(["model=frame_max", "out=there"], "evaluate")
-    assert "warning" not in capsys.readouterr().err
-    cli.prepare(["model=chamfer", "out=there"], "evaluate")
-    assert "holds results of frame_max: those of chamfer replace them" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="holds results of frame_max, and those of chamfer would replace them"):
+        cli.prepare(["model=chamfer", "out=there"], "evaluate")
+    cli.prepare(["model=chamfer", "out=there", "overwrite=true"], "evaluate")
