@@ -10,6 +10,7 @@ import torch
 
 from tests.training.test_resume import STEPS_PER_EPOCH, Runs, assert_equal_runs
 
+pytestmark = pytest.mark.slow
 MINING = (
     *("data.mining.every_n_epochs=1", "data.mining.top=6", "data.mining.per_query=2", "trainer.max_epochs=3"),
     *("benchmark.report=false", "optimizer.lr=0.01"),
@@ -33,7 +34,6 @@ def logged(folder: Path, name: str) -> dict[int, float]:
         return {int(row["step"]): float(row["value"]) for row in csv.DictReader(file) if row["name"] == name}
 
 
-@pytest.mark.slow
 def test_a_run_killed_after_a_mining_ends_bit_equal(runs: Runs, whole: Path) -> None:
     """Killed after batch 6: the last checkpoint, of batch 6, holds the lists that were mined after batch 4."""
     assert_equal_runs(whole, runs.killed_and_continued("killed", "batch_end", STEPS_PER_EPOCH + 2))
@@ -45,7 +45,6 @@ def test_a_run_killed_after_a_mining_ends_bit_equal(runs: Runs, whole: Path) -> 
     assert all(len(videos) == 6 for videos in state["lists"].values())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "step"),
     [("batch_start", STEPS_PER_EPOCH), ("saving", STEPS_PER_EPOCH - 1), ("batch_end", 2 * STEPS_PER_EPOCH - 1)],
@@ -58,7 +57,6 @@ def test_batches_do_not_depend_on_how_many_are_prepared_ahead(runs: Runs, whole:
     assert_equal_runs(whole, runs.finished("ahead", "data.prefetch=7"))
 
 
-@pytest.mark.slow
 def test_nothing_is_prepared_ahead(runs: Runs, whole: Path) -> None:
     assert_equal_runs(whole, runs.finished("none-ahead", "data.prefetch=0"))
 
@@ -73,7 +71,6 @@ def test_mined_videos_come_into_force_with_the_next_batch(runs: Runs, whole: Pat
     assert all(with_lists[step] > without[step] for step in later)
 
 
-@pytest.mark.slow
 def test_two_processes_mine_the_same(runs: Runs) -> None:
     settings = ("model.batch_norm=false", "model.residual=true", "optimizer.lr=0.0005")
     one = runs.finished("one", *settings)
