@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,8 @@ def _subject(cfg: DictConfig) -> str:
 def refuse_replacing(cfg: DictConfig) -> None:
     """Refuse a results folder that holds a training run, or an evaluation of something else.
 
-    Some of its files would be replaced and others would stay, such as saved scores and the report.
+    Some of its files would be replaced and others would stay, such as saved scores and the report. Of two evaluations
+    that ask questions all are replaced, which is only warned of.
 
     Raises:
         ConfigError: naming both; not with `overwrite=true`.
@@ -164,6 +166,10 @@ def refuse_replacing(cfg: DictConfig) -> None:
         choices = cfg.hydra.runtime.choices
         new = cfg.ckpt_path or cfg.get("scores") or choices.get("model") or choices.get("answerer")
         old = f"the training run {trained}" if trained else meta.get("checkpoint") or meta.get("model")
+        if asks_questions(cfg) and (config.get("benchmark") or {}).get("name") in QUESTIONS:
+            log = f"warning: out={cfg.out} holds results of {old}: those of {new} replace them; choose another out="
+            sys.stderr.write(f"{log} to keep them\n")
+            return
         raise ConfigError(
             f"out={cfg.out} holds results of {old}, and those of {new} would replace them: choose another out=, or add "
             "overwrite=true"

@@ -63,7 +63,7 @@ def test_a_coin_gives_what_the_slow_twin_gives(place: Workplace, method: str) ->
     expected = expected_precisions(place, method, answers)
     assert {query: float(line["AP"]) for query, line in lines.items()} == pytest.approx(expected, abs=1e-12)
     assert expected != pytest.approx(expected_precisions(place, method, {}))
-    place.evaluate(*place.data, f"scores={out}/reranked_scores_tv.npz", "out=saved")
+    place.evaluate(*place.data, f"scores={out}/reranked_scores_tv.npz", "out=saved", "overwrite=true")
     saved, after = (metrics(rows) for rows in (place.results("saved")["rows"], row["rows"]))
     assert saved == {name: pytest.approx(values, abs=1e-12) for name, values in after.items()}
 
@@ -122,7 +122,9 @@ def test_queries_with_tag_expressions_in_the_first_mode_of_tags(place: Workplace
     questions = [json.loads(line) for line in Path("tags/questions.jsonl").read_text(encoding="utf-8").splitlines()]
     assert sum("|+night" in one["question"] for one in questions) == K * 2 * 9 * 2  # +night and +night -crowd
     assert any("must not show" in one["prompt"] for one in questions)
-    place.evaluate(*place.data, "benchmark=muvr_filter", "scores=tags/reranked_scores_tag_0.3.npz", "out=saved")
+    place.evaluate(
+        *place.data, "benchmark=muvr_filter", "scores=tags/reranked_scores_tag_0.3.npz", "out=saved", "overwrite=true"
+    )
     saved, after = (metrics(rows, "tag_0.3") for rows in (place.results("saved")["rows"], row["rows"]))
     assert saved == {name: pytest.approx(values, abs=1e-12) for name, values in after.items()}
 
