@@ -22,10 +22,11 @@ from muvr_train.processes import SINGLE, Group
 from muvr_train.reports.save_scores import score_block
 from muvr_train.reports.write import write_json
 from muvr_train.runner.data import Data, open_data, protocol_of
-from muvr_train.runner.finish import Subject, finish, source_of
+from muvr_train.runner.finish import finish
 from muvr_train.runner.folder import claim_folder, loggers_of, run_folder
 from muvr_train.runner.models import baseline_models, share_state
 from muvr_train.runner.score_run import sha256_of
+from muvr_train.runner.subject import Subject, source_of
 from muvr_train.search.filter_scores import TagSettings
 from muvr_train.search.held import HeldScores, stack_rows
 from muvr_train.search.score_files import ScoreBlock, read_scores, write_scores

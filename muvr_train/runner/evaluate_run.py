@@ -17,7 +17,7 @@ from muvr_train.errors import ConfigError, shorten
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.classes import plain
 from muvr_train.runner.data import Data, open_data, query_names
-from muvr_train.runner.finish import Subject, finish, split_of
+from muvr_train.runner.finish import finish
 from muvr_train.runner.models import (
     build_retriever,
     fit_model,
@@ -30,6 +30,7 @@ from muvr_train.runner.overview import encoder_name
 from muvr_train.runner.processes import pick_device, started
 from muvr_train.runner.rerank_run import try_reranking
 from muvr_train.runner.score_run import evaluate_files
+from muvr_train.runner.subject import Subject, split_of
 from muvr_train.training.launch import Here, first_then_all
 
 log = logging.getLogger(__name__)

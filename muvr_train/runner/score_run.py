@@ -15,8 +15,9 @@ from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import DataError, shorten
 from muvr_train.preflight.scores import fusions_of, score_paths
 from muvr_train.runner.benchmark import open_benchmark
-from muvr_train.runner.finish import Subject, finish, split_of
+from muvr_train.runner.finish import finish
 from muvr_train.runner.overview import print_warnings
+from muvr_train.runner.subject import Subject, split_of
 from muvr_train.search.coverage import differing, refuse_swapped, unknown_expressions
 from muvr_train.search.file_scores import FileScores
 from muvr_train.search.filter_files import WITHOUT_TAGS

@@ -24,7 +24,7 @@ from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.classes import plain
 from muvr_train.runner.cross_fit import Run, cross_fit
 from muvr_train.runner.data import Data, open_data, protocol_of
-from muvr_train.runner.finish import Subject, finish
+from muvr_train.runner.finish import finish
 from muvr_train.runner.folder import claim_folder, find_resume, loggers_of, run_folder
 from muvr_train.runner.models import (
     baseline_models,
@@ -44,6 +44,7 @@ from muvr_train.runner.refusals import (
     warn_unasked,
 )
 from muvr_train.runner.seeds import train_seeds
+from muvr_train.runner.subject import Subject
 from muvr_train.runner.teacher import Taught, open_teacher
 from muvr_train.search.sources import ModelScores
 from muvr_train.search.texts import best_mode, served_modes
