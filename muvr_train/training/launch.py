@@ -1,7 +1,8 @@
 """Starting the processes of a run, and handing out work that only the first one does.
 
 Lightning starts them (or torchrun, SLURM and the like have done so, which Lightning recognises); afterwards every
-process runs the same program, and `processes.Group` says which one it is.
+process runs the same program, and `processes.Group` says which one it is. Lightning takes seconds to import: a run of
+one process does without.
 """
 
 from __future__ import annotations
@@ -12,20 +13,18 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from lightning_fabric import Fabric
-from lightning_fabric.strategies.ddp import DDPStrategy as FabricDDP
-from lightning_fabric.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
-from lightning_fabric.utilities.distributed import _set_num_threads_if_needed
-from pytorch_lightning.strategies import DDPStrategy
 
 from muvr_train.errors import ConfigError, ProcessError
 from muvr_train.launched import PREPARED, world_size
 from muvr_train.processes import SINGLE, Group
 from muvr_train.training.lost import Children
+
+if TYPE_CHECKING:
+    from pytorch_lightning.strategies import DDPStrategy
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=1)
@@ -40,24 +39,6 @@ class Here:
     device: str
     group: Group = SINGLE
     children: Children | None = None
-
-
-class _Launcher(_SubprocessScriptLauncher):
-    """Lightning's launcher without its observer, which kills the first process before that can say what happened."""
-
-    def launch(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self.cluster_environment.validate_settings(num_devices=self.num_processes, num_nodes=self.num_nodes)
-        if not self.cluster_environment.creates_processes_externally:
-            self._call_children_scripts()
-        _set_num_threads_if_needed(num_processes=self.num_processes)
-        return function(*args, **kwargs)
-
-
-class _Strategy(FabricDDP):
-    def _configure_launcher(self) -> None:
-        if self.cluster_environment is None:
-            raise RuntimeError("Lightning has not told the strategy where it runs")
-        self._launcher = _Launcher(self.cluster_environment, self.num_processes, self.num_nodes)
 
 
 def start_processes(device: str, devices: int | str, num_nodes: int, timeout: float) -> Here:
@@ -80,8 +61,12 @@ def start_processes(device: str, devices: int | str, num_nodes: int, timeout: fl
         )
     if each * num_nodes == 1:
         return Here(device)
+    from lightning_fabric import Fabric
+
+    from muvr_train.training.launcher import Strategy
+
     os.environ[PREPARED] = "1"  # for the processes that are started now: the arguments are checked and complete
-    strategy = _Strategy(process_group_backend=backend(device), timeout=timedelta(seconds=timeout))
+    strategy = Strategy(process_group_backend=backend(device), timeout=timedelta(seconds=timeout))
     fabric = Fabric(
         accelerator="gpu" if device == "cuda" else "cpu", devices=each, num_nodes=num_nodes, strategy=strategy
     )
@@ -120,6 +105,8 @@ def backend(device: str) -> str:
 
 def ddp_strategy(device: str, timeout: float) -> DDPStrategy:
     """Data-parallel training whose processes may each use other parameters (their rows may lack a part)."""
+    from pytorch_lightning.strategies import DDPStrategy
+
     return DDPStrategy(
         process_group_backend=backend(device),
         timeout=timedelta(seconds=timeout),
