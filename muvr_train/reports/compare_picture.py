@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +40,11 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
         squeeze=False,
         layout="constrained",
     )
-    step = 0.7 / len(others)
     for axis, mode in zip(axes[0], modes, strict=True):
-        for row in [row for row in found["rows"] if row["mode"] == mode]:
-            for index, other in enumerate(sorted(row["differences"], key=lambda other: order.index(other["run"]))):
-                place = parts.index(row["partition"]) + (index - (len(others) - 1) / 2) * step
-                _draw(axis, place, other, COLOURS[index % len(COLOURS)], row["partition"] in MEANS)
-        axis.axvline(0, color="#444444", linewidth=1, zorder=0)
+        rows = [row for row in found["rows"] if row["mode"] == mode]
+        _draw_mode(axis, rows, others, parts)
         axis.set_title(f"query {mode}", fontsize=10)
         axis.set_xlabel(f"difference in {found['metric']} (points)", fontsize=9)
-        axis.grid(axis="x", color="#dddddd", linewidth=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right", "left"]].set_visible(False)
-        axis.tick_params(labelsize=9, length=0)
-        for place in range(1, len(parts)):
-            if parts[place] in MEANS:
-                axis.axhline(place - 0.5, color="#bbbbbb", linewidth=0.8)
     first = axes[0, 0]
     first.set_yticks(range(len(parts)), parts)
     first.set_ylim(len(parts) - 0.4, -0.6)
@@ -76,6 +65,23 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     )
     figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)
+
+
+def _draw_mode(axis: Any, rows: Sequence[Mapping[str, Any]], others: Sequence[str], parts: Sequence[str]) -> None:
+    """Draw the differences of every partition, those of the runs `others` in their order."""
+    step = 0.7 / len(others)
+    for row in rows:
+        for index, other in enumerate(sorted(row["differences"], key=lambda other: others.index(other["run"]))):
+            place = parts.index(row["partition"]) + (index - (len(others) - 1) / 2) * step
+            _draw(axis, place, other, COLOURS[index % len(COLOURS)], row["partition"] in MEANS)
+    axis.axvline(0, color="#444444", linewidth=1, zorder=0)
+    axis.grid(axis="x", color="#dddddd", linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.tick_params(labelsize=9, length=0)
+    for place in range(1, len(parts)):
+        if parts[place] in MEANS:
+            axis.axhline(place - 0.5, color="#bbbbbb", linewidth=0.8)
 
 
 def _draw(axis: Any, place: float, other: Mapping[str, Any], colour: str, is_mean: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,34 +101,46 @@ def compare_runs(
     for chosen in dict.fromkeys(block.mode for block in blocks):
         parts = {block.partition: block for block in blocks if block.mode == chosen}
         paired = {name: _paired(runs, block, metric, resamples, seed) for name, block in parts.items()}
-        rows += [_row(runs, chosen, name, part) for name, part in paired.items()]
-        lost = {name: undefined(part.samples[0]) for name, part in paired.items() if part.samples is not None}
-        notes += [f"{chosen}, {name}: {text}" for name, text in lost.items() if text]
         lacking = _partitions(runs, chosen) - paired.keys()
-        if lacking:
-            notes.append(f"{chosen}: {', '.join(sorted(lacking))}: not in every run, left out")
-        averaged = runs[0].meta.get("averaged") or paired.keys() | lacking
-        inside = [part for name, part in paired.items() if name in averaged]
-        if inside:
-            rows.append(_row(runs, chosen, MEANS[not lacking.isdisjoint(averaged)], _mean(inside)))
-        if any(part.size < 2 for part in paired.values()):
-            notes.append(f"{chosen}: a partition with one search topic has no interval, and so the mean has none")
-        sizes = {row["partition"]: row["topics"] for row in rows if row["mode"] == chosen}
-        few = [name for name, size in sizes.items() if size > 1 and 2.0 ** (1 - size) >= 0.05]
-        if metric != "uAP" and few:
-            about = f"{chosen}: {', '.join(few)}"
-            notes.append(f"{about}: with five topics or fewer no p value can be below 0.05, and intervals are narrow")
+        own = _mode_rows(runs, chosen, paired, lacking)
+        rows += own
+        notes += [f"{chosen}{text}" for text in _mode_notes(metric, paired, lacking, own)]
         if metric == "uAP" and any(part.samples is None and part.size > 1 for part in paired.values()):
             notes.append(UAP_WITHOUT)
-    names = [run.name for run in runs]
     return {
         "benchmark": runs[0].benchmark,
         "metric": metric,
-        "runs": [{"name": name, "path": str(run.path)} for name, run in zip(names, runs, strict=True)],
+        "runs": [{"name": run.name, "path": str(run.path)} for run in runs],
         "rows": rows,
         "notes": list(dict.fromkeys(notes)),
         "definitions": DEFINITIONS,
     }
+
+
+def _mode_rows(
+    runs: Sequence[Run], mode: str, paired: Mapping[str, Paired], lacking: AbstractSet[str]
+) -> list[dict[str, Any]]:
+    """The rows of a mode: one per partition, then the mean; partitions that a run lacks are left out of it."""
+    rows = [_row(runs, mode, name, part) for name, part in paired.items()]
+    averaged = runs[0].meta.get("averaged") or paired.keys() | lacking
+    inside = [part for name, part in paired.items() if name in averaged]
+    return [*rows, _row(runs, mode, MEANS[not lacking.isdisjoint(averaged)], _mean(inside))] if inside else rows
+
+
+def _mode_notes(
+    metric: str, paired: Mapping[str, Paired], lacking: AbstractSet[str], rows: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """How to read the rows of a mode; each goes on after the mode's name."""
+    for name, part in paired.items():
+        if part.samples is not None and (text := undefined(part.samples[0])):
+            yield f", {name}: {text}"
+    if lacking:
+        yield f": {', '.join(sorted(lacking))}: not in every run, left out"
+    if any(part.size < 2 for part in paired.values()):
+        yield ": a partition with one search topic has no interval, and so the mean has none"
+    few = [row["partition"] for row in rows if row["topics"] > 1 and 2.0 ** (1 - row["topics"]) >= 0.05]
+    if metric != "uAP" and few:
+        yield f": {', '.join(few)}: with five topics or fewer no p value can be below 0.05, and intervals are narrow"
 
 
 def _training_notes(runs: Sequence[Run]) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from muvr_train.benchmarks.types import Benchmark, Query
+from muvr_train.benchmarks.types import Benchmark, Partition, Query
 from muvr_train.data.batch import load_queries
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
@@ -24,17 +24,8 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
     Returns:
         The path, or None where no query has a match with features.
     """
-    pairs = []
-    for partition in benchmark.partitions[:5]:
-        own = {query.id: query.video_id for query in partition.queries}
-        shown = set(own.values())
-        found = (
-            (judgement.query, video)
-            for judgement in partition.judgements
-            for video in sorted(judgement.positives)
-            if video not in shown and store.has(own[judgement.query]) and store.has(video)
-        )
-        pairs += [pair for pair in [next(found, None)] if pair is not None]
+    found = (_first_match(partition, store) for partition in benchmark.partitions[:5])
+    pairs = [match for match in found if match is not None]
     if not pairs:
         return None
     maps = [similarity_maps(model, store, benchmark.query_by_id[query], video) for query, video in pairs]
@@ -74,6 +65,19 @@ def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, b
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return path
+
+
+def _first_match(partition: Partition, store: FeatureStore) -> tuple[str, str] | None:
+    """Give the first query that has a match which is no query, both with features."""
+    own = {query.id: query.video_id for query in partition.queries}
+    shown = set(own.values())
+    found = (
+        (judgement.query, video)
+        for judgement in partition.judgements
+        for video in sorted(judgement.positives)
+        if video not in shown and store.has(own[judgement.query]) and store.has(video)
+    )
+    return next(found, None)
 
 
 def similarity_maps(model: Retriever, store: FeatureStore, query: Query, video: str) -> tuple[NDArray[np.float32], ...]:

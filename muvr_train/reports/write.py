@@ -125,14 +125,7 @@ def write_results(
     path = folder / "results.json"
     write_json(path, content)
     write_resampled(folder / "resampled.npz", named)
-    columns = dict.fromkeys(("model", *(key for other in named.values() for line in other.per_query for key in line)))
-    temporary = folder / ".per_query.csv.tmp"
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(columns), lineterminator="\n")
-        writer.writeheader()
-        for name, other in named.items():
-            writer.writerows({"model": name, **line} for line in other.per_query)
-    os.replace(temporary, folder / "per_query.csv")
+    write_per_query(folder / "per_query.csv", named)
     return path
 
 
@@ -165,6 +158,18 @@ def write_resampled(path: Path, named: Mapping[str, Results]) -> None:
         temporary = path.with_name(f".{path.name}")
         np.savez_compressed(temporary, rows=np.array(list(found)), uAP=np.stack(list(found.values())))
         os.replace(temporary, path)
+
+
+def write_per_query(path: Path, named: Mapping[str, Results]) -> None:
+    """Write the lines of all models, with every column that any of them has (at once)."""
+    columns = dict.fromkeys(("model", *(key for other in named.values() for line in other.per_query for key in line)))
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(columns), lineterminator="\n")
+        writer.writeheader()
+        for name, other in named.items():
+            writer.writerows({"model": name, **line} for line in other.per_query)
+    os.replace(temporary, path)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -9,21 +9,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, UPPER_BOUND, operator_of, parse, sign_of
+from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, UPPER_BOUND, Expression, operator_of, parse, sign_of
 from muvr_train.benchmarks.muvr_filter import FilterRow, filter_rows
 from muvr_train.benchmarks.types import Judgement, Partition
 from muvr_train.errors import ConfigError, DataError, shorten
 from muvr_train.metrics.ranks import Ties
 from muvr_train.search.expanding import Expanded, ExpandedRows, Expander, refuse_nan_tags
-from muvr_train.search.filter import Floats, logic_adjustment, merge, mode_suffix, official_adjustment
+from muvr_train.search.filter import Floats, TagPlaces, logic_adjustment, merge, mode_suffix, official_adjustment
 from muvr_train.search.judged import JudgedScores
 from muvr_train.search.learned_tags import learned
 from muvr_train.search.protocols import GivenFilters, LearnedTags, TagSource
+from muvr_train.search.scores import ScoreMatrix
 from muvr_train.search.sources import TAGGED, ScoreSource
 from muvr_train.search.upper_bound import best_combination
 
 log = logging.getLogger(__name__)
 OFFICIAL, LOGIC = "tag_", "logic_"
+Reading = tuple[Expression, TagPlaces]
 WITHOUT_TAGS = 0.0
 
 
@@ -79,14 +81,20 @@ def score_filters(
     if isinstance(source, GivenFilters):
         for name, judged in source.filter_scores(partition):
             yield Expanded(name, judged, counts_of_given(partition, judged, source.known_queries(partition)))
-        return
-    if not isinstance(source, TagSource):
+    elif isinstance(source, TagSource):
+        mode = "tv" if {"tv", TAGGED} & set(modes) else modes[0]
+        yield from _scored(source, partition, source.score(partition, [mode])[mode], mode == "tv", settings, ties)
+    else:
         raise ConfigError(
             f"benchmark=muvr_filter needs the scores of tags, which {type(source).__name__} does not give: "
             "evaluate a model on features (model=... or ckpt_path=...), or use benchmark=muvr_base"
         )
-    mode = "tv" if {"tv", TAGGED} & set(modes) else modes[0]
-    matrix = source.score(partition, [mode])[mode]
+
+
+def _scored(
+    source: TagSource, partition: Partition, matrix: ScoreMatrix, whole: bool, settings: TagSettings, ties: Ties
+) -> Iterator[Expanded]:
+    """Merge scores of queries with those of tags; `whole`: they are in mode tv, to which heads add their own."""
     matrix.refuse_nan()
     queries = frozenset(matrix.queries)
     rows = [row for row in filter_rows(partition) if row.judgement.query in queries]
@@ -107,17 +115,23 @@ def score_filters(
     lacking = {"expressions_left_out": 0, "expressions_without_tag_vectors": len(rows) - len(able)}
     if settings.logic:
         yield from _merged(LOGIC, expander.expand(able, lacking), tags, settings)
-    if able and mode == "tv" and isinstance(source, LearnedTags) and source.learns_tags:
+    if able and whole and isinstance(source, LearnedTags) and source.learns_tags:
         means = source.mean_tag_scores(partition, pairs, tags)
         refuse_nan_tags(means, pairs, matrix.database)
         yield learned(source, expander.expand(able, lacking), means)
     if settings.upper_bound and able:
-        every = expander.expand(able, lacking)
         cuts = [_as_official(source, row) if row.official else None for row in able]
         read = [None if cut is None else (cut.expression, expander.places(cut)) for cut in cuts]
-        found = every.expressions, every.places, tags
-        best = best_combination(every.judged, *found, settings.modes, ties, official=read)
-        yield Expanded(UPPER_BOUND, replace(every.judged, scores=best), every.counts)
+        yield _upper_bound(expander.expand(able, lacking), read, tags, settings, ties)
+
+
+def _upper_bound(
+    rows: ExpandedRows, official: Sequence[Reading | None], tags: Floats, settings: TagSettings, ties: Ties
+) -> Expanded:
+    """The best combination of each expression; `official`: as the official program reads it, None where it does not."""
+    found = rows.expressions, rows.places, tags
+    best = best_combination(rows.judged, *found, settings.modes, ties, official=official)
+    return Expanded(UPPER_BOUND, replace(rows.judged, scores=best), rows.counts)
 
 
 def _as_official(source: TagSource, row: FilterRow) -> FilterRow:
