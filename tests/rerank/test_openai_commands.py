@@ -12,16 +12,28 @@ from pathlib import Path
 import pytest
 
 from tests.rerank.local_server import Asked, LocalServer, at_random
+from tests.rerank.question_runs import evaluate as run_here
 
 ROOT = Path(__file__).parents[2]
 PAIRS = ("benchmark=muvr_qa", "benchmark.limit=20", "benchmark.frames=2", "benchmark.report=false")
 """20 questions about the built-in corpus's own videos."""
 
 
-def command(server: LocalServer, out: Path, *settings: str) -> list[str]:
+@pytest.fixture(autouse=True)
+def without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("OPENAI_"):
+            monkeypatch.delenv(name)
+
+
+def typed(server: LocalServer, out: Path, *settings: str) -> list[str]:
     """As a user types it, with short pauses between tries."""
     fixed = ["answerer=openai", "answerer.model=tiny", f"answerer.base_url={server.url}", "answerer.back_off=0.001"]
-    return [sys.executable, "evaluate.py", *fixed, f"out={out}", *settings]
+    return [*fixed, f"out={out}", *settings]
+
+
+def command(server: LocalServer, out: Path, *settings: str) -> list[str]:
+    return [sys.executable, "evaluate.py", *typed(server, out, *settings)]
 
 
 def environment() -> dict[str, str]:
@@ -31,8 +43,13 @@ def environment() -> dict[str, str]:
 
 def evaluate(server: LocalServer, out: Path, *settings: str) -> subprocess.CompletedProcess[str]:
     """Run evaluate.py on the questions about pairs."""
-    typed = command(server, out, *PAIRS, *settings)
-    return subprocess.run(typed, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    words = command(server, out, *PAIRS, *settings)
+    return subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+
+
+def evaluate_here(server: LocalServer, out: Path, *settings: str) -> None:
+    """The same in this process."""
+    run_here(*typed(server, out, *PAIRS, *settings))
 
 
 def answered(server: LocalServer) -> Counter[str]:
@@ -62,7 +79,7 @@ def test_random_failures_leave_no_trace_in_a_run(tmp_path: Path) -> None:
     assert answered(server).total() == 20 < len(server.asked)
     assert server.most == 3
     with LocalServer(yes_to_warm) as other:
-        assert evaluate(other, tmp_path / "b", "answerer.concurrency=1", "answerer.retries=0").returncode == 0
+        evaluate_here(other, tmp_path / "b", "answerer.concurrency=1", "answerer.retries=0")
     assert answered(other) == answered(server)
     assert (tmp_path / "a/per_question.csv").read_bytes() == (tmp_path / "b/per_question.csv").read_bytes()
 
@@ -84,11 +101,10 @@ def test_failures_beyond_the_retries_are_counted_said_and_asked_again(tmp_path: 
         assert "HTTP 503: so it is (2 tries)" in " ".join(run.stderr.split())
         assert counts(out) == {"questions": 20, "answered": 18, "failed": 2, "invalid": 0, "from_file": 0}
         assert len(server.asked) == 18 + 2 * 2
-        assert evaluate(server, out, "answerer.retries=0", "allow_failures=true").returncode == 0
+        evaluate_here(server, out, "answerer.retries=0", "allow_failures=true")
         assert len(server.asked) == 22 + 2
     with LocalServer(lambda _: "Yes") as other:
-        run = evaluate(other, out)
-        assert run.returncode == 0, run.stderr
+        evaluate_here(other, out)
         assert set(answered(other)) == lost
         assert counts(out) == {"questions": 20, "answered": 20, "failed": 0, "invalid": 0, "from_file": 18}
 
