@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muvr_train.benchmarks.types import Benchmark, Partition
+from muvr_train.budget import demands, refuse_small_budget
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.judging import judged_rows
@@ -103,6 +104,7 @@ def evaluate_scores(source: ScoreSource, benchmark: Benchmark, protocol: Protoco
     check_modes(modes, source)
     if protocol.on_missing == "error":
         source.refuse_missing(benchmark, needed_modes(protocol.modes, source.modes))
+    refuse_small_budget(source, demands(source, benchmark, modes))
     results = Results(benchmark.name)
     averaged = benchmark.averaged or [partition.name for partition in benchmark.partitions]
     per_mode: dict[str, list[PartitionMetrics]] = {} if benchmark.has_filters else {mode: [] for mode in modes}

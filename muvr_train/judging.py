@@ -11,9 +11,10 @@ from muvr_train.search.filter_scores import TagSettings, counts_of_given, score_
 from muvr_train.search.judged import JudgedScores, judge
 from muvr_train.search.learned_tags import score_beside
 from muvr_train.search.partitions import score_partitions
+from muvr_train.search.planning import FOCUSED
 from muvr_train.search.protocols import GivenFilters, LearnedTags
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.sources import FOCUSED, TAGGED, ScoreSource
+from muvr_train.search.sources import TAGGED, ScoreSource
 
 Row = tuple[Partition, str, JudgedScores, dict[str, int]]
 """Partition, mode, judged scores, and counts that are not in the scores."""
@@ -47,7 +48,7 @@ def judged_rows(
                 counts = {"missing_queries": missing[partition.name], **expanded.counts}
                 yield partition, expanded.mode, expanded.judged, counts
         return
-    asked = _plain_modes(source, modes)
+    asked = plain_modes(source, modes)
     scored_parts = score_partitions(source, scorable, asked) if asked else ((partition, {}) for partition in scorable)
     for partition, scored in scored_parts:
         lost = {"missing_queries": missing[partition.name]}
@@ -60,7 +61,7 @@ def judged_rows(
                 yield from _plain_row(partition, mode, scored.get(mode), known[partition.name], lost, reasons)
 
 
-def _plain_modes(source: ScoreSource, modes: Sequence[str]) -> tuple[str, ...]:
+def plain_modes(source: ScoreSource, modes: Sequence[str]) -> tuple[str, ...]:
     """The modes in which queries alone are scored: tv for tv+tag, none where its scores are given."""
     if isinstance(source, LearnedTags):
         modes = ["tv" if mode == TAGGED else mode for mode in modes]

@@ -29,9 +29,10 @@ from muvr_train.models.fusion.weighted import WeightedFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.reports.write import write_results
 from muvr_train.results import Results
-from muvr_train.search.exhaustive import encoded_blocks, query_bytes
+from muvr_train.search.exhaustive import encoded_blocks
 from muvr_train.search.filter_scores import TagSettings, score_filters
 from muvr_train.search.learned_tags import score_beside
+from muvr_train.search.planning import QuerySizes
 from muvr_train.search.sources import ModelScores, supported_modes
 from muvr_train.search.texts import served_modes
 from tests.parts import MARKED, make_parts
@@ -345,14 +346,14 @@ def test_a_broken_tag_weight_is_an_error(world: World, benchmark: Benchmark) -> 
         evaluate(model, world[1], benchmark)
 
 
-def test_memory_counts_tags_and_regions(world: World, benchmark: Benchmark) -> None:
+def test_memory_counts_regions(world: World, benchmark: Benchmark) -> None:
     queries = benchmark["news"].queries
-    expressions = [row.expression for row in filter_rows(benchmark["news"])][: len(queries)]
-    full = load_queries(world[1], queries, expressions=expressions, regions=True)
-    video, text, tags = 4 * 10 * FRAMES * DIM, 4 * 10 * DIM, 4 * 10 * 2 * DIM
+    video, text = 4 * 10 * FRAMES * DIM, 4 * 10 * DIM
     region, focused = 4 * 10 * 8 * DIM, 4 * 10 * 8 * DIM
-    assert query_bytes(full) == 3 * (video + text + tags + region + focused)
-    assert query_bytes(load_queries(world[1], queries)) == 3 * (video + text)
+    sizes = QuerySizes.of(world[1], queries, regions=True)
+    assert sizes.held(world[1]) == 3 * (video + text + region + focused)
+    assert sizes.held(world[1], rewritten=2) == sizes.held(world[1]) + 2 * 2 * focused
+    assert QuerySizes.of(world[1], queries).held(world[1]) == 3 * (video + text)
     tight = Protocol(memory_budget=150_000)
     whole = evaluate(trained(world[1]), world[1], benchmark)
     assert evaluate(trained(world[1]), world[1], benchmark, tight).rows == whole.rows

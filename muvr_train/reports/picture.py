@@ -15,7 +15,7 @@ from muvr_train.features.store import FeatureStore
 from muvr_train.models.asking import map_of
 from muvr_train.models.functional import frame_maps
 from muvr_train.models.retriever import Retriever
-from muvr_train.search.sources import device_of
+from muvr_train.search.planning import device_of
 
 
 def save_similarity_picture(path: Path, model: Retriever, store: FeatureStore, benchmark: Benchmark) -> Path | None:

@@ -24,7 +24,8 @@ from muvr_train.search.calibration.base import CalibrationStep
 from muvr_train.search.calibration.fitting import Sample, fit
 from muvr_train.search.calibration.pipeline import MODES, CalibratedScores, Calibration
 from muvr_train.search.calibration.saving import FILE, model_digest, read_facts, read_state, save_state
-from muvr_train.search.sources import ModelScores, device_of
+from muvr_train.search.planning import device_of
+from muvr_train.search.sources import ModelScores
 from muvr_train.search.texts import official_texts, served_modes
 from muvr_train.types import StoreDims
 

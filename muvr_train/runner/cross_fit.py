@@ -29,10 +29,11 @@ from muvr_train.runner.score_run import sha256_of
 from muvr_train.runner.subject import Subject, source_of
 from muvr_train.search.filter_scores import TagSettings
 from muvr_train.search.held import HeldScores, stack_rows
+from muvr_train.search.planning import device_of
 from muvr_train.search.score_files import ScoreBlock, read_scores, write_scores
 from muvr_train.search.score_ids import row_id
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.sources import ScoreSource, device_of
+from muvr_train.search.sources import ScoreSource
 from muvr_train.search.texts import served_modes
 
 log = logging.getLogger(__name__)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from itertools import chain
 
 import torch
 from omegaconf import DictConfig
 from torch import nn
 
+from muvr_train.benchmarks.splits import split_by_fold
+from muvr_train.benchmarks.types import Benchmark
+from muvr_train.budget import demands, mining_demands, refuse_small_budget
 from muvr_train.errors import ConfigError
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.fusion.covr import CoVR
@@ -18,10 +23,11 @@ from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.classes import build, check_classes
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import trial_model
+from muvr_train.runner.subject import split_of
 from muvr_train.runner.trial import try_scoring
-from muvr_train.search.exhaustive import refuse_small_budget
 from muvr_train.search.required import needed_modes, refuse_missing
-from muvr_train.search.sources import supported_modes
+from muvr_train.search.sources import ModelScores, supported_modes
+from muvr_train.search.texts import best_mode, official_texts, served_modes
 from muvr_train.training.rates import refuse_unused
 from muvr_train.training.teacher import read_from_teacher
 
@@ -91,11 +97,28 @@ def refuse_holes(cfg: DictConfig, model: Retriever, data: Data) -> None:
     """Raise before anything is trained if training or evaluation will lack features, or memory to score in."""
     protocol, trained = protocol_of(cfg), cfg.trainer.max_epochs > 0
     modes = needed_modes(protocol.modes, supported_modes(model, data.store))
-    for part in [data.part(name) for name in (("train", "val", "test") if trained else ("all",))]:
-        if cfg.on_missing == "error":
-            refuse_missing(data.store, part, modes)
-        if protocol.memory_budget is not None:
-            refuse_small_budget(model.network, data.store, part, protocol.memory_budget)
+    if cfg.on_missing == "error":
+        for name in ("train", "val", "test") if trained else ("all",):
+            refuse_missing(data.store, data.part(name), modes)
+    if protocol.memory_budget is not None:
+        as_text = official_texts(cfg.on_missing, data.benchmark)
+        source = ModelScores(model, data.store, as_text, protocol.memory_budget)
+        parts = evaluated_parts(cfg, data, trained)
+        found = [demands(source, part, protocol.modes or served_modes(source, part)) for part in parts]
+        if trained and cfg.data.mining.every_n_epochs is not None:
+            mined = best_mode(served_modes(source, data.train_part))
+            found.append(mining_demands(source, data.train_part, mined))
+        refuse_small_budget(source, chain(*found))
+
+
+def evaluated_parts(cfg: DictConfig, data: Data, trained: bool) -> list[Benchmark]:
+    """What a run evaluates from its beginning to its end; of a cross-fit, also in the folds that follow."""
+    last, folds = split_of(cfg, data, trained), cfg.benchmark.get("folds")
+    splits = [data.benchmark]
+    if folds and cfg.benchmark.fold is not None:
+        splits = [split_by_fold(data.benchmark, folds, fold) for fold in range(cfg.benchmark.fold, folds)]
+    names = ("val", last) if trained else (last,)
+    return [replace(data, benchmark=one).part(name) for one in splits for name in names]
 
 
 def refuse_batch_norm(model: Retriever, group: Group) -> None:

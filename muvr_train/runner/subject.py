@@ -17,7 +17,8 @@ from muvr_train.processes import SINGLE, Group
 from muvr_train.results import Results
 from muvr_train.runner.data import Data, protocol_of, query_names
 from muvr_train.runner.models import baseline_models, share_state
-from muvr_train.search.sources import ModelScores, ScoreSource, device_of
+from muvr_train.search.planning import device_of
+from muvr_train.search.sources import ModelScores, ScoreSource
 from muvr_train.search.texts import official_texts
 
 log = logging.getLogger(__name__)

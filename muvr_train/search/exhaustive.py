@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import ConfigError
 from muvr_train.features.store import FeatureStore
 from muvr_train.memory import free_bytes, show_bytes
-from muvr_train.models.base import SimilarityNetwork
 from muvr_train.models.fusion.base import FusionHead
 from muvr_train.models.queries import MODES
 from muvr_train.models.retriever import Retriever
@@ -40,59 +39,70 @@ SMALLEST_BLOCK = 32
 """Videos of a block that is never cut for the sake of their number."""
 
 
-def block_bytes(
-    device: torch.device,
-    budget: int | None,
-    held: int,
-    largest_video: int,
-    work: int = 0,
-    least: int = 0,
-    copies: float = COPIES,
-) -> int:
+class Demand(NamedTuple):
+    """What scoring a partition holds, in bytes.
+
+    Attributes:
+        held: query tokens and score matrices.
+        largest_video: the tokens of the longest database video.
+        work: the network's work space, its `work_bytes`.
+        least: the smallest budget with which the network can compare the longest videos, its `least_budget`.
+        copies: how often a block's tokens are held, what the fusion head makes of them included.
+    """
+
+    held: int
+    largest_video: int
+    work: int = 0
+    least: int = 0
+    copies: float = COPIES
+
+    def room(self, budget: int) -> int:
+        """What a budget leaves for the tokens of one block."""
+        return int((budget - self.held - self.work) // self.copies)
+
+    def enough(self, budget: int) -> int:
+        """The given budget where it will do, else one that would, with a little room for rounding."""
+        if self.room(budget) >= self.largest_video and budget >= self.least:
+            return budget
+        blocks = (self.held + self.copies * self.largest_video) * budget / max(1, budget - self.work)
+        return int(1.06 * max(self.least, blocks))
+
+    def reason(self, budget: int) -> str:
+        """Why a budget is too small."""
+        if budget < self.least:
+            return "the network has no room to compare the longest query with the longest database video"
+        return (
+            f"the queries and their scores take {show_bytes(self.held)} "
+            f"and one database video up to {show_bytes(int(self.copies * self.largest_video))}"
+        )
+
+
+def block_bytes(device: torch.device, budget: int | None, demand: Demand) -> int:
     """How many bytes the tokens of one block may have.
 
     Args:
         device: where scores are computed.
         budget: bytes for everything that scoring holds; None takes a quarter of what is free, and goes on if that is
             too little.
-        held: bytes of query tokens and score matrices.
-        largest_video: bytes of the tokens of the longest video.
-        work: bytes of the network's work space, its `work_bytes`.
-        least: the smallest budget with which the network can compare the longest videos, its `least_budget`.
-        copies: how often a block's tokens are held, what the fusion head makes of them included.
+        demand: of what is scored.
 
     Raises:
         ConfigError: the budget is too small even for blocks of one video, or for the network.
     """
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" and budget is None else free_bytes()
-    room = int(((free // 4 if budget is None else budget) - held - work) // copies)
-    if budget is not None and (room < largest_video or budget < least):
-        needed = max(least, int((held + copies * largest_video) * budget / max(1, budget - work)))
-        reason = "the network has no room to compare the longest query with the longest database video"
-        if budget >= least:
-            reason = f"the queries and their scores take {show_bytes(held)} "
-            reason += f"and one database video up to {show_bytes(int(copies * largest_video))}"
-        raise ConfigError(
-            f"memory_budget={show_bytes(budget)} is too small: {reason}; give at least {show_bytes(int(1.06 * needed))}"
-        )
-    return min(max(room, 1), LARGEST_BLOCK["cpu" if device.type == "cpu" else "cuda"])
+    if budget is not None and (needed := demand.enough(budget)) > budget:
+        raise small_budget(budget, demand.reason(budget), needed)
+    return min(
+        max(demand.room(free // 4 if budget is None else budget), 1),
+        LARGEST_BLOCK["cpu" if device.type == "cpu" else "cuda"],
+    )
 
 
-def refuse_small_budget(network: SimilarityNetwork, store: FeatureStore, benchmark: Benchmark, budget: int) -> None:
-    """Raise before anything is scored if some partition holds videos too long to be compared under a budget.
-
-    Raises:
-        ConfigError: names the partition and says what is needed.
-    """
-    for partition in benchmark.partitions:
-        sides = [query.video_id for query in partition.queries], partition.database
-        frames = [max((store.length(video) for video in side if store.has(video)), default=0) for side in sides]
-        if budget < (least := network.least_budget(*frames)):
-            raise ConfigError(
-                f"memory_budget={show_bytes(budget)} is too small to compare the longest query of {partition.name} "
-                f"({frames[0]} frames) with its longest database video ({frames[1]} frames); give at least "
-                f"{show_bytes(int(1.06 * least))}"
-            )
+def small_budget(budget: int, reason: str, needed: int, what: str = "") -> ConfigError:
+    """Say that a budget is too small (`what`: for what), and what is needed."""
+    return ConfigError(
+        f"memory_budget={show_bytes(budget)} is too small{what}: {reason}; give at least {show_bytes(needed)}"
+    )
 
 
 def plan_blocks(sizes: NDArray[np.int64], limit: int) -> list[Places]:
@@ -124,22 +134,6 @@ def video_bytes(store: FeatureStore, ids: Sequence[str]) -> NDArray[np.int64]:
     """Bytes of the float32 tokens of each video that scoring reads."""
     width = sum(int(np.prod(store.shape(stream))) for stream in _streams(store))
     return 4 * width * np.array([store.length(video) for video in ids], dtype=np.int64)
-
-
-def query_bytes(queries: QueryBatch, rewritten: int = 0) -> int:
-    """Bytes that the tokens of queries take while they are scored; those of a region once more as those of a video.
-
-    Args:
-        queries: as they are loaded.
-        rewritten: modes for which the fusion head keeps videos of its own, see `rewritten_modes`.
-    """
-    parts = [part.x for part in (queries.video, queries.text, queries.tags, queries.region) if part is not None]
-    total, video = sum(part.nbytes for part in parts), 0
-    if queries.video is not None:
-        x, region = queries.video.x, queries.region
-        video = x.nbytes if region is None else x.nbytes // x.shape[1] * max(x.shape[1], region.x.shape[1])
-        total += 0 if region is None else video
-    return QUERY_COPIES * total + REWRITTEN_COPIES * rewritten * video
 
 
 def rewritten_modes(head: FusionHead, modes: Sequence[str]) -> int:

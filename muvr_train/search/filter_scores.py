@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,7 +82,7 @@ def score_filters(
         for name, judged in source.filter_scores(partition):
             yield Expanded(name, judged, counts_of_given(partition, judged, source.known_queries(partition)))
     elif isinstance(source, TagSource):
-        mode = "tv" if {"tv", TAGGED} & set(modes) else modes[0]
+        mode = base_mode(modes)
         yield from _scored(source, partition, source.score(partition, [mode])[mode], mode == "tv", settings, ties)
     else:
         raise ConfigError(
@@ -98,13 +98,12 @@ def _scored(
     matrix.refuse_nan()
     queries = frozenset(matrix.queries)
     rows = [row for row in filter_rows(partition) if row.judgement.query in queries]
-    official = [_as_official(source, row) for row in rows if row.official]
+    official, able = readings(source, rows)
     refuse_missing_tags(source, partition.name, official)
-    able = [row for row in rows if all(source.has_tag(*pair) for pair in row.pairs)]
     if not official:
         what = "a tag expression that is officially evaluated" if able else "a tag expression"
         log.warning("%s: no query with features has %s; its rows are left out", partition.name, what)
-    pairs = tuple(dict.fromkeys(pair for row in (*official, *able) for pair in row.pairs))
+    pairs = pairs_of((*official, *able))
     if not pairs:
         return
     tags = source.tag_scores(partition, pairs)
@@ -132,6 +131,22 @@ def _upper_bound(
     found = rows.expressions, rows.places, tags
     best = best_combination(rows.judged, *found, settings.modes, ties, official=official)
     return Expanded(UPPER_BOUND, replace(rows.judged, scores=best), rows.counts)
+
+
+def base_mode(modes: Sequence[str]) -> str:
+    """The mode to whose scores those of tags are added."""
+    return "tv" if {"tv", TAGGED} & set(modes) else modes[0]
+
+
+def readings(source: TagSource, rows: Sequence[FilterRow]) -> tuple[list[FilterRow], list[FilterRow]]:
+    """Rows as the official program reads those that it evaluates, and all rows whose tags have vectors."""
+    official = [_as_official(source, row) for row in rows if row.official]
+    return official, [row for row in rows if all(source.has_tag(*pair) for pair in row.pairs)]
+
+
+def pairs_of(rows: Iterable[FilterRow]) -> tuple[tuple[str, str], ...]:
+    """Queries and tags of rows, each once."""
+    return tuple(dict.fromkeys(pair for row in rows for pair in row.pairs))
 
 
 def _as_official(source: TagSource, row: FilterRow) -> FilterRow:

@@ -17,6 +17,7 @@ from muvr_train.features.store import FeatureStore
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import Group
 from muvr_train.search.exhaustive import (
+    Demand,
     Places,
     Scorer,
     block_bytes,
@@ -100,7 +101,7 @@ def score_work(
     def plan() -> tuple[tuple[Work, NDArray[np.int64]], tuple[str, int]]:
         work = prepare()
         sizes = video_bytes(store, work.database)
-        return (work, sizes), (work.fingerprint(sizes), _block_limit(work, sizes, model, store, device, memory_budget))
+        return (work, sizes), (work.fingerprint(sizes), block_bytes(device, memory_budget, demand(work, model, store)))
 
     (work, sizes), told = agreed(group, plan)
     if len({name for name, _ in told}) > 1:
@@ -121,21 +122,14 @@ def score_work(
     return work, filled
 
 
-def _block_limit(
-    work: Work,
-    sizes: NDArray[np.int64],
-    model: Retriever,
-    store: FeatureStore,
-    device: torch.device,
-    memory_budget: int | None,
-) -> int:
-    """Bytes that a block of this work may have in this process."""
+def demand(work: Work, model: Retriever, store: FeatureStore) -> Demand:
+    """What scoring this work holds in a process."""
     matrices = sum(4 * len(rows.ids) * len(rows.names) * len(work.database) for rows in work.rows)
-    held, space = work.held + matrices, model.network.work_bytes
-    longest = store.length(work.database[int(sizes.argmax())])
+    longest = max(store.length(video) for video in work.database)
+    largest = int(video_bytes(store, work.database).max())
     least = model.network.least_budget(work.frames, longest) if work.frames else 0
     copies = token_copies(model.head, store.dims, max((len(rows.ids) for rows in work.rows), default=0), work.frames)
-    return block_bytes(device, memory_budget, held, int(sizes.max()), space, least, copies)
+    return Demand(work.held + matrices, largest, model.network.work_bytes, least, copies)
 
 
 def _exchange(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -14,23 +12,22 @@ from numpy.typing import NDArray
 from muvr_train.agreement import in_step
 from muvr_train.benchmarks.muvr_filter import FilterRow
 from muvr_train.benchmarks.types import Benchmark, Partition, Query
-from muvr_train.data.batch import REGION, has_regions, load_queries
+from muvr_train.data.batch import REGION, has_regions
 from muvr_train.data.tags import tag_vectors
 from muvr_train.errors import DataError
 from muvr_train.features.store import FeatureStore, tag_key
-from muvr_train.models.queries import MODES
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
-from muvr_train.search.exhaustive import query_bytes, query_scorer, refuse_small_budget, rewritten_modes
 from muvr_train.search.filter import TagPlaces
+from muvr_train.search.planning import FOCUSED, device_of, query_work, tag_work
 from muvr_train.search.required import refuse_missing
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.shares import Rows, Work, score_work
+from muvr_train.search.shares import Work, score_work
 from muvr_train.search.tag_adjustment import adjustments
-from muvr_train.types import QueryBatch, TextTokens
+from muvr_train.types import TextTokens
 
-TAGGED, FOCUSED = "tv+tag", "tv+region"
-"""The modes of queries with tag expressions, and of queries with a marked region."""
+TAGGED = "tv+tag"
+"""The mode of queries with tag expressions."""
 
 
 class ScoreSource(Protocol):
@@ -101,14 +98,8 @@ class ModelScores:
         self.modes = supported_modes(model, store)
 
     def refuse_missing(self, benchmark: Benchmark, modes: Sequence[str]) -> None:
-        """Raise if any feature that an evaluation needs is not in the store, or the budget is too small for a video."""
-
-        def check() -> None:
-            refuse_missing(self.store, benchmark, modes)
-            if self.memory_budget is not None and set(modes) - {"t"}:
-                refuse_small_budget(self.model.network, self.store, benchmark, self.memory_budget)
-
-        in_step(self.group, check)
+        """Raise if any feature that an evaluation needs is not in the store."""
+        in_step(self.group, lambda: refuse_missing(self.store, benchmark, modes))
 
     def known_queries(self, partition: Partition) -> Sequence[str]:
         """Ids of the queries whose video has features; none where no database video has."""
@@ -122,7 +113,7 @@ class ModelScores:
         Raises:
             DataError: no query or no database video has features, or a score is not finite.
         """
-        work, filled = self._score(lambda: self._work(partition, modes))
+        work, filled = self._score(lambda: self.work(partition, modes))
         none = ScoreMatrix((), work.database, np.zeros((0, len(work.database)), np.float32))
         matrices = dict.fromkeys(modes, none)
         for rows, found in zip(work.rows, filled, strict=True):
@@ -156,12 +147,7 @@ class ModelScores:
         Raises:
             DataError: a tag has no vector in the store, or the model has no text part.
         """
-
-        def all_tokens() -> TextTokens:
-            tokens = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags")
-            return TextTokens(tokens.x[:, :, 0], tokens.mask)
-
-        return self._score_tags(partition, pairs, all_tokens)
+        return self._score_tags(partition, pairs)
 
     def mean_tag_scores(
         self, partition: Partition, pairs: Sequence[tuple[str, str]], known: NDArray[np.float32] | None = None
@@ -176,35 +162,32 @@ class ModelScores:
         if all(self.store.length(tag_key(*pair), "tags") == 1 for pair in pairs):
             return self.tag_scores(partition, pairs) if known is None else known
 
-        def means() -> TextTokens:
-            x = tag_vectors(self.store, pairs)[:, None]
-            return TextTokens(x, torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
-
-        return self._score_tags(partition, pairs, means)
+        return self._score_tags(partition, pairs, mean=True)
 
     def _score_tags(
-        self, partition: Partition, pairs: Sequence[tuple[str, str]], load: Callable[[], TextTokens]
+        self, partition: Partition, pairs: Sequence[tuple[str, str]], mean: bool = False
     ) -> NDArray[np.float32]:
-        number: dict[bytes, int] = {}
-        keys: list[bytes] = []
+        places: list[int] = []
 
         def work() -> Work:
-            score_text = self.model.text_part
-            if score_text is None:
-                raise DataError(f"tags need a text part, but {self.store.path} holds no text vectors")
-            vectors = load()
-            flat = torch.cat([vectors.x.flatten(1), vectors.mask.float()], dim=1).cpu().numpy()
-            keys.extend(row.tobytes() for row in flat)
-            first = {key: position for position, key in reversed(list(enumerate(keys)))}
-            number.update((key, row) for row, key in enumerate(first))
-            once = vectors[torch.tensor(list(first.values()))]
-            tags = once.to(device_of(self.model)).normalized()
-            ids = tuple(tag_key(*pairs[position]) for position in first.values())
-            rows = Rows(ids, ("tags",), lambda: lambda block: {"tags": score_text(tags, block.fine)})
-            return Work(self._database(partition), (rows,))
+            found, rows = self.tag_work(partition, pairs, mean)
+            places.extend(rows)
+            return found
 
         _, (filled,) = self._score(work)
-        return filled["tags"][[number[key] for key in keys]]
+        return filled["tags"][places]
+
+    def tag_work(
+        self, partition: Partition, pairs: Sequence[tuple[str, str]], mean: bool = False
+    ) -> tuple[Work, list[int]]:
+        """What `tag_scores` scores (`mean`: `mean_tag_scores`), and [P] the row of each pair in it."""
+        if mean:
+            x = tag_vectors(self.store, pairs)[:, None]
+            vectors = TextTokens(x, torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
+        else:
+            tokens = self.store.tokens([tag_key(query, tag) for query, tag in pairs], "tags")
+            vectors = TextTokens(tokens.x[:, :, 0], tokens.mask)
+        return tag_work(self.model, self.store, pairs, vectors, self._database(partition))
 
     @property
     def learns_tags(self) -> bool:
@@ -220,23 +203,10 @@ class ModelScores:
     def _score(self, work: Callable[[], Work]) -> tuple[Work, list[dict[str, NDArray[np.float32]]]]:
         return score_work(work, self.model, self.store, device_of(self.model), self.memory_budget, self.group)
 
-    def _work(self, partition: Partition, modes: Sequence[str]) -> Work:
-        """What is scored for a partition: queries that have a part of the same modes are rows of one kind."""
+    def work(self, partition: Partition, modes: Sequence[str]) -> Work:
+        """What `score` scores, with nothing read yet."""
         queries, database = self._queries(partition), self._database(partition)
-        as_text = self.frames_as_text and bool(set(modes) - {"v"})
-        batch = load_queries(self.store, queries, frames_as_text=as_text, regions=FOCUSED in modes)
-        batch = batch.to(device_of(self.model))
-        groups = _groups(batch, modes)
-        groups.pop((), None)
-        rows = []
-        for places, names in groups.items():
-            part = batch if len(places) == len(batch) else batch[torch.tensor(places, dtype=torch.long)]
-            part = part if FOCUSED in names else replace(part, region=None)
-            rows.append(Rows(part.ids, tuple(names), partial(query_scorer, self.model, part, names)))
-        shown = () if set(modes) == {"t"} else (batch.video, batch.region)
-        frames = max((part.mask.shape[1] for part in shown if part is not None), default=0)
-        held = query_bytes(batch, rewritten_modes(self.model.head, modes))
-        return Work(database, tuple(rows), held, frames)
+        return query_work(self.model, self.store, queries, database, modes, self.frames_as_text)
 
     def _queries(self, partition: Partition) -> list[Query]:
         queries = [query for query in partition.queries if self.store.has(query.video_id)]
@@ -249,18 +219,3 @@ class ModelScores:
         if not database:
             raise DataError(f"partition {partition.name}: no database video has features in {self.store.path}")
         return database
-
-
-def device_of(model: torch.nn.Module) -> torch.device:
-    """Give the device a model lives on."""
-    return next(iter([*model.parameters(), *model.buffers()])).device
-
-
-def _groups(batch: QueryBatch, modes: Sequence[str]) -> dict[tuple[int, ...], list[str]]:
-    """Modes by the row numbers of the queries that have a part of them; mode tv+region asks for a region."""
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for mode in modes:
-        parts = [REGION] if mode == FOCUSED else MODES[mode]
-        able = torch.stack([batch.present[part] for part in parts]).any(dim=0)
-        groups.setdefault(tuple(able.nonzero().flatten().tolist()), []).append(mode)
-    return groups

@@ -9,8 +9,9 @@ from muvr_train.benchmarks.muvr_filter import filter_rows
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.errors import ConfigError
 from muvr_train.models.queries import MODES
+from muvr_train.search.planning import FOCUSED
 from muvr_train.search.protocols import LearnedTags, RegionSource
-from muvr_train.search.sources import FOCUSED, TAGGED, ScoreSource
+from muvr_train.search.sources import TAGGED, ScoreSource
 
 MUVR = ("muvr_base", "muvr_filter")
 

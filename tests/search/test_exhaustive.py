@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from muvr_train.benchmarks.types import Benchmark, Judgement, Partition, Query
+from muvr_train.budget import demands, refuse_small_budget
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.manifest import make_manifest
 from muvr_train.features.store import FeatureStore, tag_key
@@ -25,7 +26,7 @@ from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
 from muvr_train.search import exhaustive
-from muvr_train.search.exhaustive import block_bytes, plan_blocks
+from muvr_train.search.exhaustive import Demand, block_bytes, plan_blocks
 from muvr_train.search.sources import ModelScores
 from muvr_train.types import Tokens
 from tests.reference import similarity as slow
@@ -208,25 +209,28 @@ def test_a_budget_that_the_network_shares(store, kind):
         np.testing.assert_allclose(scored[mode].scores, matrix.scores, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("source", ["refuse_missing", "score"])
+@pytest.mark.parametrize("source", ["at the start", "score"])
 def test_a_budget_too_small_for_the_longest_pair_is_refused_before_anything_is_scored(store, source, monkeypatch):
     """It says what is needed in all, not what the part of the budget that a network gets would have to be."""
     model = retriever(store, S2VS)
     monkeypatch.setattr(model, "encode_database", lambda *_: pytest.fail("a block was read"))
-    benchmark = Benchmark("toy", (PARTITION,))
+
+    def check(scores: ModelScores) -> None:
+        refuse_small_budget(scores, demands(scores, Benchmark("toy", (PARTITION,)), ["v"]))
+
     longest = max(VIDEOS[name] for name in QUERIES), max(VIDEOS[name] for name in PARTITION.database)
     tokens = 4 * 4 * 5 * REGIONS * DIM + 3 * 4 * DIM * (len(QUERIES) * 5 * REGIONS) + 4 * len(QUERIES) * len(VIDEOS)
     model.network.memory_budget = 30_000
     assert model.network.least_budget(*longest) > 30_000 > 4 * tokens / 3
     scores = ModelScores(model, store, memory_budget=30_000)
     with pytest.raises(ConfigError, match=r"memory_budget=30.0 kB is too small.*longest query") as caught:
-        scores.refuse_missing(benchmark, ["v"]) if source == "refuse_missing" else scores.score(PARTITION, ["v"])
+        check(scores) if source == "at the start" else scores.score(PARTITION, ["v"])
     assert "max_frames" not in str(caught.value)
     monkeypatch.undo()
     needed = int(1000 * float(str(caught.value).split("at least ")[1].split(" ")[0]))
     model.network.memory_budget = needed
     scores = ModelScores(model, store, memory_budget=needed)
-    scores.refuse_missing(benchmark, ["v"])
+    check(scores)
     scores.score(PARTITION, ["v"])
 
 
@@ -239,14 +243,22 @@ def test_a_network_without_a_budget_needs_none(store):
 
 
 def test_block_bytes_are_bounded_by_budget_and_caches():
-    assert block_bytes(CPU, 10_000, held=2_000, largest_video=100) == 2_000
-    assert block_bytes(CPU, 10_000, held=2_000, largest_video=100, work=4_000) == 1_000
-    assert block_bytes(CPU, 10**12, held=0, largest_video=100) == exhaustive.LARGEST_BLOCK["cpu"]
-    assert block_bytes(CPU, None, held=10**15, largest_video=100) == 1
-    assert block_bytes(CPU, None, held=0, largest_video=100) > 1
-    assert block_bytes(CPU, 10_000, held=2_000, largest_video=100, least=10_000) == 2_000
+    assert block_bytes(CPU, 10_000, Demand(2_000, 100)) == 2_000
+    assert block_bytes(CPU, 10_000, Demand(2_000, 100, work=4_000)) == 1_000
+    assert block_bytes(CPU, 10**12, Demand(0, 100)) == exhaustive.LARGEST_BLOCK["cpu"]
+    assert block_bytes(CPU, None, Demand(10**15, 100)) == 1
+    assert block_bytes(CPU, None, Demand(0, 100)) > 1
+    assert block_bytes(CPU, 10_000, Demand(2_000, 100, least=10_000)) == 2_000
     with pytest.raises(ConfigError, match=r"longest query .*; give at least 10.6 kB"):
-        block_bytes(CPU, 9_999, held=2_000, largest_video=100, least=10_001)
+        block_bytes(CPU, 9_999, Demand(2_000, 100, least=10_001))
+
+
+def test_what_a_demand_says_is_enough_is_enough():
+    """Of a budget a quarter is the network's work space, so that more is needed than what is held."""
+    for held, largest, copies in ((2_000, 100, 4), (0, 10_000, 4.5), (123_456, 1, 4)):
+        needed = Demand(held, largest, 1_000 // 4, copies=copies).enough(1_000)
+        assert held + copies * largest < needed < 1.5 * (held + copies * largest)
+        assert Demand(held, largest, needed // 4, copies=copies).enough(needed) == needed
 
 
 @given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 40))

@@ -18,7 +18,8 @@ from muvr_train.search.calibration.background import Background
 from muvr_train.search.calibration.base import Floats
 from muvr_train.search.calibration.model import CalibratedRetriever
 from muvr_train.search.calibration.pipeline import CalibratedScores, Calibration
-from muvr_train.search.sources import ModelScores, device_of
+from muvr_train.search.planning import device_of
+from muvr_train.search.sources import ModelScores
 
 FIT_VIDEOS, SCORED_VIDEOS, SCORED_QUERIES = 4096, 1024, 256
 """At most so many videos for means and whitening; columns and rows of the training scores (drawn with a seed)."""

@@ -21,8 +21,9 @@ from muvr_train.search.calibration.model import CalibratedRetriever, keeps_its_i
 from muvr_train.search.calibration.order import Kind, check_order
 from muvr_train.search.exhaustive import Places, evaluating, query_scorer, score_blocks
 from muvr_train.search.filter import TagPlaces
+from muvr_train.search.planning import device_of
 from muvr_train.search.scores import ScoreMatrix
-from muvr_train.search.sources import TAGGED, ModelScores, device_of
+from muvr_train.search.sources import TAGGED, ModelScores
 from muvr_train.types import EncodedDatabase
 
 BACKGROUND_BLOCK = 64

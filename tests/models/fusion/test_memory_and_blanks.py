@@ -21,7 +21,7 @@ from muvr_train.models.fusion.weighted import WeightedFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
 from muvr_train.search import exhaustive
-from muvr_train.search.exhaustive import query_bytes, query_scorer, rewritten_modes, token_copies
+from muvr_train.search.exhaustive import query_scorer, rewritten_modes, token_copies
 from muvr_train.types import EncodedQuery, QueryBatch, StoreDims, TextTokens, Tokens
 
 DIMS = StoreDims(2, 6, 5)
@@ -121,7 +121,6 @@ def test_heads_count_what_they_hold() -> None:
         assert model.head.training_bytes(silent, both[1]) == 0
         assert rewritten_modes(model.head, ["v", "t", "tv"]) == (0 if head in (MeanFusion, WeightedFusion) else 2)
         assert token_copies(model.head, DIMS, 100, 6) == exhaustive.COPIES
-    assert query_bytes(queries, 2) == query_bytes(queries) + 2 * 2 * queries.video.x.nbytes
 
 
 @pytest.mark.parametrize(
