@@ -27,8 +27,9 @@ from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.answerers import how_to_give
 from muvr_train.preflight.complete import complete_out, complete_run
-from muvr_train.preflight.compose import Composer, missing_keys, one_line, sweep_values
+from muvr_train.preflight.compose import Composer, missing_keys, one_line
 from muvr_train.preflight.exported import with_weights_file
+from muvr_train.preflight.overrides import sweep_values
 from muvr_train.preflight.questions import with_questions
 from muvr_train.preflight.quoting import quote_override, split_override
 

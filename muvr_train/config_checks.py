@@ -5,8 +5,6 @@ Models, losses and heads check their own arguments when they are built; this cov
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from muvr_train.models.baselines import BASELINES
 from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.annotated import check_annotated
 from muvr_train.preflight.answerers import check_answerer
+from muvr_train.preflight.benchmark import check_benchmark
 from muvr_train.preflight.calibration import check_calibration
 from muvr_train.preflight.custom import check_custom
 from muvr_train.preflight.fusion import OWN_HEAD_RULES, check_fusion, is_own_head
@@ -26,6 +25,7 @@ from muvr_train.preflight.questions import asks_questions, check_questions, chec
 from muvr_train.preflight.regimes import check_regime, check_seeds
 from muvr_train.preflight.rerank import check_rerank
 from muvr_train.preflight.rules import SHARE, number
+from muvr_train.preflight.targets import check_targets
 from muvr_train.preflight.teacher import check_teacher
 from muvr_train.preflight.values import OWN_MODEL_RULES, RULES, modes_of
 
@@ -38,6 +38,31 @@ def check_values(cfg: DictConfig) -> None:
     Raises:
         ConfigError: a value is impossible, or two contradict each other.
     """
+    _check_rules(cfg)
+    _check_entries(cfg)
+    _check_run_name(cfg)
+    check_answerer(cfg)
+    if asks_questions(cfg):
+        check_targets(cfg)
+        check_questions(cfg)
+        return
+    check_unasked(cfg)
+    _check_data(cfg)
+    check_benchmark(cfg)
+    check_seeds(cfg)
+    check_monitor(cfg)
+    _check_processes(cfg)
+    check_targets(cfg)
+    _check_weights(cfg)
+    check_teacher(cfg)
+    check_fusion(cfg)
+    check_rerank(cfg)
+    benchmark = cfg.get("benchmark")
+    check_calibration(cfg, None if benchmark is None else benchmark.modes or modes_of(benchmark.name))
+
+
+def _check_rules(cfg: DictConfig) -> None:
+    """Check the values of single keys."""
     rules = {**RULES, **(OWN_MODEL_RULES if _is_own_model(cfg) else {})}
     rules |= OWN_HEAD_RULES if is_own_head(cfg) else {}
     for key, rule in rules.items():
@@ -52,6 +77,10 @@ def check_values(cfg: DictConfig) -> None:
                 else near
             )
             raise ConfigError(f"{key}={_plain(value)} is not possible: {key} is {rule.text}{near}")
+
+
+def _check_entries(cfg: DictConfig) -> None:
+    """Check the values of nodes whose keys are many, or the user's own."""
     for name, value in (cfg.data.get("augment") or {}).items() if "data" in cfg else ():
         if name != "max_frames" and not SHARE.allows(value):
             raise ConfigError(f"data.augment.{name}={value} is not possible: it is a probability from 0 to 1")
@@ -64,27 +93,6 @@ def check_values(cfg: DictConfig) -> None:
     for name, value in (ratios or {}).items():
         if not number(0).allows(value):
             raise ConfigError(f"optimizer.lr_ratios.{name}={value} is not possible: it is a number >= 0 (0 freezes)")
-    _check_run_name(cfg)
-    check_answerer(cfg)
-    if asks_questions(cfg):
-        _check_targets(cfg)
-        check_questions(cfg)
-        return
-    check_unasked(cfg)
-    _check_data(cfg)
-    _check_modes(cfg)
-    _check_filter(cfg)
-    _check_folds(cfg)
-    check_seeds(cfg)
-    check_monitor(cfg)
-    _check_processes(cfg)
-    _check_targets(cfg)
-    _check_weights(cfg)
-    check_teacher(cfg)
-    check_fusion(cfg)
-    check_rerank(cfg)
-    benchmark = cfg.get("benchmark")
-    check_calibration(cfg, None if benchmark is None else benchmark.modes or modes_of(benchmark.name))
 
 
 def check_paths(cfg: DictConfig) -> None:
@@ -181,56 +189,6 @@ def check_sources(cfg: DictConfig) -> None:
         )
 
 
-def _check_modes(cfg: DictConfig) -> None:
-    benchmark = cfg.get("benchmark")
-    if benchmark is None or benchmark.modes is None:
-        return
-    wrong = [mode for mode in benchmark.modes if mode not in modes_of(benchmark.name)]
-    if wrong:
-        allowed = ", ".join(modes_of(benchmark.name))
-        raise ConfigError(
-            f"benchmark.modes={_plain(benchmark.modes)}: benchmark={benchmark.name} has no mode {wrong[0]}; "
-            f"it has {allowed}"
-        )
-
-
-def _check_filter(cfg: DictConfig) -> None:
-    if OmegaConf.select(cfg, "benchmark.name") != "muvr_filter":
-        return
-    if "loss" in cfg:
-        raise ConfigError(
-            "benchmark=muvr_filter is evaluated, not trained on: train with benchmark=muvr_base (the same queries), "
-            "then python evaluate.py ckpt_path=checkpoints/NAME/best.ckpt benchmark=muvr_filter"
-        )
-    if cfg.benchmark.modes is not None and len(cfg.benchmark.modes) > 1:
-        raise ConfigError(
-            f"benchmark.modes={_plain(cfg.benchmark.modes)}: benchmark=muvr_filter merges tags with one score of the "
-            "query, [v], [t] or [tv] (null: tv)"
-        )
-
-
-def _check_folds(cfg: DictConfig) -> None:
-    folds, fold = (OmegaConf.select(cfg, f"benchmark.{key}") for key in ("folds", "fold"))
-    if fold is not None and (folds is None or fold >= folds):
-        raise ConfigError(f"benchmark.fold={fold} needs benchmark.folds, and is 0 to folds - 1; folds is {folds}")
-    if folds is None:
-        return
-    if fold is None and cfg.benchmark.name == "copies":
-        raise ConfigError(
-            f"benchmark.folds={folds}: every fold of benchmark=copies has a database of its own; give one of them, "
-            "benchmark.fold=0 (and then the others)"
-        )
-    if "ckpt_path" in cfg and fold is None:
-        raise ConfigError(
-            "benchmark.folds trains models: use train.py. To evaluate one fold's checkpoint give ckpt_path=checkpoints/"
-            "NAME/fold-0/best.ckpt, which brings its fold along"
-        )
-    if "ckpt_path" not in cfg and fold is None and cfg.benchmark.split not in (None, "all"):
-        raise ConfigError(
-            f"benchmark.split={cfg.benchmark.split}: benchmark.folds scores all queries, leave the split out"
-        )
-
-
 def _check_weights(cfg: DictConfig) -> None:
     """Weights of the S2VS program were trained on features as they are stored, and without a base."""
     model = cfg.get("model")
@@ -264,28 +222,3 @@ def _check_processes(cfg: DictConfig) -> None:
             f"model.batch_norm=true with trainer.devices={cfg.trainer.devices}: each process would normalise by the "
             "statistics of its own share. Train in one process, or set model.batch_norm=false"
         )
-
-
-def _check_targets(cfg: DictConfig) -> None:
-    """Check that the modules of all `_target_` can be found, without importing them."""
-    for key, target in _targets(cfg, ""):
-        top = target.partition(".")[0]
-        if not top.isidentifier() or importlib.util.find_spec(top) is None:
-            raise ConfigError(
-                f"{key}._target_={target}: there is no module {top!r}. Looked in the working directory, in the parent "
-                "of --config-dir and among the installed packages"
-            )
-
-
-def _targets(node: Any, key: str) -> Iterator[tuple[str, str]]:
-    if not isinstance(node, DictConfig):
-        return
-    if "target" in node and "_target_" not in node and not key.startswith("hydra"):
-        raise ConfigError(f"{key}.target={node.target}: the class is named by {key}._target_, with both underscores")
-    for name in map(str, node):
-        if OmegaConf.is_missing(node, name) or name == "hydra":
-            continue
-        if name == "_target_":
-            yield key, str(OmegaConf.select(node, "_target_"))
-        else:
-            yield from _targets(node[name], f"{key}.{name}" if key else name)

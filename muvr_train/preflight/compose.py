@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import re
 from pathlib import Path
-from typing import Any, cast
 
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -17,15 +16,16 @@ from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Override
 from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import Container, DictConfig, ListConfig, OmegaConf, flag_override
+from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.errors import ConfigError
 from muvr_train.names import hint, nearest_keys, nearest_names
+from muvr_train.preflight.overrides import changes, dotted_keys, sweep_values, variants
 from muvr_train.preflight.questions import ALONE
 
 MOST_GROUP_VARIANTS = 8
@@ -129,13 +129,13 @@ class Composer:
             for value in sweep_values(override)[1 : MOST_VALUES + 1]:
                 cfg = copy.deepcopy(found[0])
                 (single,) = self.parse([f"{override.get_key_element()}={value}"])
-                OmegaConf.update(cfg, single.key_or_group, single.value(), force_add=not _changes(override))
+                OmegaConf.update(cfg, single.key_or_group, single.value(), force_add=not changes(override))
                 found.append(cfg)
         return found
 
     def _check_keys(self, overrides: list[Override]) -> None:
         groups = [override for override in overrides if self.options(override.key_or_group) is not None]
-        changing = [override for override in overrides if _changes(override) and override not in groups]
+        changing = [override for override in overrides if changes(override) and override not in groups]
         structural = [o for o in overrides if not o.is_delete() and o not in changing]
         known: set[str] = set()
         for texts in variants(structural, [o for o in groups if o.is_sweep_override()])[:MOST_GROUP_VARIANTS]:
@@ -204,58 +204,6 @@ def _is_alone(key: str) -> bool:
 def _names(value: str) -> list[str]:
     """Split `[a,b]`, the choice of several options at once."""
     return [name.strip().strip("'\"") for name in value.strip("[]").split(",")]
-
-
-def sweep_values(override: Override) -> list[str]:
-    """List the values of a sweep as texts (of an interval its lower end); one empty text where there is no sweep."""
-    if override.is_discrete_sweep():
-        return [str(value) for value in override.sweep_string_iterator()]
-    if override.is_interval_sweep():
-        return [str(override.value().start)]  # type: ignore[union-attr]
-    return [""]
-
-
-def variants(overrides: list[Override], swept: list[Override]) -> list[list[str]]:
-    """Write settings with single values: all sweeps at their first value, then each other value of those in `swept`."""
-    firsts = [single(override, sweep_values(override)[0]) for override in overrides]
-    result = [firsts]
-    for place, override in enumerate(overrides):
-        if override in swept:
-            others = [single(override, value) for value in sweep_values(override)[1:]]
-            result += [[*firsts[:place], text, *firsts[place + 1 :]] for text in others]
-    return result
-
-
-def single(override: Override, value: str) -> str:
-    """Write a setting with one value of its sweep, or as it is where it is no sweep."""
-    return f"{override.get_key_element()}={value}" if override.is_sweep_override() else str(override.input_line)
-
-
-def _changes(override: Override) -> bool:
-    return override.type is OverrideType.CHANGE
-
-
-def dotted_keys(node: Any, start: str = "") -> list[str]:
-    """List the dotted keys of all nodes, inner ones and list places too; interpolations are not followed.
-
-    >>> dotted_keys({"a": {"b": [1]}})
-    ['a', 'a.b', 'a.b.0']
-    """
-    if isinstance(node, Container):
-        if node._is_none() or node._is_missing() or node._is_interpolation():
-            return []
-        places: Any = node.keys() if isinstance(node, DictConfig) else range(len(cast(ListConfig, node)))
-        pairs = [(place, node._get_node(place)) for place in places]
-    elif isinstance(node, dict):
-        pairs = list(node.items())
-    elif isinstance(node, (list, ListConfig)):
-        pairs = list(enumerate(node))
-    else:
-        return []
-    found = []
-    for place, child in pairs:
-        found += [f"{start}{place}", *dotted_keys(child, f"{start}{place}.")]
-    return found
 
 
 def missing_keys(cfg: DictConfig) -> list[str]:

@@ -30,16 +30,9 @@ def save_forest_plot(path: Path, found: Mapping[str, Any]) -> None:
     others = [name for name in order if name != first_run]
     brief = brief_names(order)
     parts = list(dict.fromkeys(row["partition"] for row in found["rows"]))
-    height = 1.8 + len(parts) * (0.28 + 0.16 * len(others)) + 0.2 * len(others)
-    figure, axes = plt.subplots(
-        1,
-        len(modes),
-        figsize=(3.6 + 3.2 * len(modes), height),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    size = 3.6 + 3.2 * len(modes), 1.8 + len(parts) * (0.28 + 0.16 * len(others)) + 0.2 * len(others)
+    figure = plt.figure(figsize=size, layout="constrained")
+    axes = figure.subplots(1, len(modes), sharex=True, sharey=True, squeeze=False)
     for axis, mode in zip(axes[0], modes, strict=True):
         rows = [row for row in found["rows"] if row["mode"] == mode]
         _draw_mode(axis, rows, others, parts)
