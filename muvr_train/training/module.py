@@ -13,10 +13,16 @@ from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 
 from muvr_train.data.batch import Batch
-from muvr_train.errors import ConfigError, DataError, ProcessError, shorten
+from muvr_train.errors import DataError, ProcessError, shorten
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
+from muvr_train.training.continuing import (
+    refuse_other_groups,
+    refuse_other_run,
+    refuse_other_weights,
+    take_settings,
+)
 from muvr_train.training.gather import Anchor, gather_rows, gather_tokens
 from muvr_train.training.rates import freeze, parameter_groups
 from muvr_train.training.teacher import Teacher
@@ -137,10 +143,15 @@ class RetrievalModule(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW with a linear warm-up and a cosine, both counted in optimiser steps."""
-        groups = parameter_groups(self, self.lr, self.weight_decay, self.lr_ratios, without=self.anchor)
-        optimizer = torch.optim.AdamW(groups, lr=self.lr, betas=self.betas)
+        optimizer = self._optimizer()
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._lr_factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        groups = parameter_groups(self, self.lr, self.weight_decay, self.lr_ratios, without=self.anchor)
+        for group in groups:
+            group["initial_lr"] = group["lr"]
+        return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas)
 
     def _lr_factor(self, step: int) -> float:
         if step < self.warmup_steps:
@@ -148,23 +159,30 @@ class RetrievalModule(pl.LightningModule):
         done = min(1.0, (step - self.warmup_steps) / max(1, self.total_steps - self.warmup_steps))
         return self.min_lr_ratio + (1 - self.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * done))
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse to go on otherwise than begun, and let a finished run go on: Lightning would take it for done.
+    def refuse_other(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint from which this run cannot go on.
 
         Raises:
-            ConfigError: with another teacher, or with weight averaging switched on or off.
+            ConfigError: of a run with another teacher, other groups of parameters, or averaged weights where these are
+                not or the other way round.
+            DataError: its weights do not fit.
         """
-        then, now = (
-            {key: recipe.get(key) for key in ("teacher", "ema")} for recipe in (checkpoint["muvr_train"], self.recipe)
-        )
-        if then["ema"] != now["ema"]:
-            given = "null" if then["ema"] is None else then["ema"]
-            raise ConfigError(f"trainer.ema={now['ema']}: the run was begun with another, give trainer.ema={given}")
-        if then["teacher"] != now["teacher"]:
-            raise ConfigError(
-                f"teacher: the run was begun with {then['teacher']}, and would go on with {now['teacher']}. Give the "
-                "former as teacher=... (teacher=null where there was none)"
-            )
+        refuse_other_run(checkpoint["muvr_train"], self.recipe)
+        refuse_other_weights(checkpoint["state_dict"], self.state_dict())
+        refuse_other_groups(checkpoint["optimizer_states"][0]["param_groups"], self._optimizer().param_groups)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on under the settings of this run, also from a finished one, which Lightning would take for done.
+
+        The learning rates, weight decay and betas of this run hold from the next step on, at the place in its own
+        schedule; the moments of the optimiser are the checkpoint's.
+
+        Raises:
+            ConfigError, DataError: see `refuse_other`.
+        """
+        self.refuse_other(checkpoint)
+        (optimizer,), (schedule,) = checkpoint["optimizer_states"], checkpoint["lr_schedulers"]
+        take_settings(optimizer, schedule, self._optimizer().param_groups, self._lr_factor)
         if checkpoint["global_step"] < self.total_steps:
             checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["is_last_batch"] = False
 
