@@ -27,9 +27,12 @@ from muvr_train.search.calibration.pipeline import CalibratedScores, Calibration
 from muvr_train.search.calibration.score_norm import ScoreNorm
 from muvr_train.search.calibration.z_fusion import ZFusion
 from muvr_train.search.held import HeldScores
+from muvr_train.search.score_files import read_scores
 from muvr_train.search.sources import ModelScores
 from tests.parts import make_parts
 from tests.tagged import EXPRESSIONS, TAGS
+from tests.test_cross_fit import TINY
+from tests.test_end_to_end import Workplace as Programs
 from tests.test_parts_evaluation import ALL, trained, without
 
 
@@ -212,3 +215,23 @@ def test_nothing_of_another_model_stays_in_a_folder_that_is_overwritten(place: W
     place.evaluate("model=chamfer", *few, "benchmark.report=false", "overwrite=true")
     left = {path.name for path in (place.folder / "twice").iterdir()}
     assert left == {"answers.jsonl", "metrics.json", "per_query.csv", "results.json", "similarity_map.png"}
+
+
+@pytest.mark.slow
+def test_a_cross_fitted_run_has_rows_of_tags(tmp_path: Path) -> None:
+    place = Programs(tmp_path / "place")
+    annotations, store = make_parts(tmp_path / "parts")
+    done = place.call(
+        *("train.py", "fusion=weighted", "data=muvr", f"data.annotations={annotations}", f"data.features={store.path}"),
+        *("run=cross", "benchmark.folds=3", "benchmark.modes=[tv,tv+tag]", "benchmark.bootstrap=0", "save_scores=true"),
+        *TINY,
+        time_limit=300,
+    )
+    assert done.returncode == 0, done.stderr
+    folder = place.folder / "checkpoints" / "cross"
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    counts = {row["partition"]: row["counts"] for row in results["rows"] if row["mode"] == "tv+tag"}
+    assert counts["mean"]["expressions"] == 2 * 9 * len(EXPRESSIONS)
+    assert all({row["mode"] for row in rival["rows"]} == {"tv", "tv+tag"} for rival in results["baselines"])
+    saved = read_scores(folder / "scores_tv+tag.npz")
+    assert len(saved.blocks["news"].expressions or ()) == 9 * len(EXPRESSIONS)
