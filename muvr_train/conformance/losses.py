@@ -31,8 +31,9 @@ def check_loss(
     judged pair, for one column, for none, for no row, for huge scores and for scores in half precision; pairs of
     relevance -1 and those of a blank video, whose score is -inf, must not count; in a plain batch it must pull scores
     of matches up and push others down, in a `soft` loss more so the less they match; the order of rows and columns must
-    not count; every row must be counted as used or as skipped, and a skipped one must change nothing and get no
-    gradient. Learned parameters must get gradients.
+    not count, nor, where a loss says that it does not see it, one number added to all scores of a row; every row must
+    be counted as used or as skipped, and a skipped one must change nothing and get no gradient. Learned parameters must
+    get gradients.
 
     Args:
         loss: a class or function that is called without arguments, or one loss.
@@ -53,6 +54,7 @@ def check_loss(
         check_ignored(trial)
         check_order(trial)
         check_blank(trial)
+        check_offset(trial)
         check_skipped(trial)
         if not made.needs if direction is None else direction:
             check_direction(trial)
@@ -111,6 +113,14 @@ def check_blank(trial: LossTrial) -> None:
             "counts pairs of a blank video (-inf), which must count as not judged",
         )
     trial.gradient(trial.case.scored(torch.full_like(trial.case.scores, float("-inf"))), "scores that are all -inf")
+
+
+def check_offset(trial: LossTrial) -> None:
+    """A loss that says that it does not see a number that is added to all scores of a row does not."""
+    if not trial.loss.sees_offset:
+        result, offsets = trial.compute(trial.case, "a batch"), torch.linspace(-0.5, 0.5, ROWS)[:, None]
+        moved = trial.case.scored(trial.case.scores + offsets)
+        trial.require_same(result, moved, "says sees_offset = False, but sees one number added to all scores of a row")
 
 
 def check_direction(trial: LossTrial) -> None:

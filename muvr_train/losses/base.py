@@ -36,10 +36,13 @@ class Loss(nn.Module, ABC):
     Attributes:
         needs: names of the extras that the loss reads.
         soft: whether it reads partial matches, relevance between 0 and 1; to others they come as -1, not judged.
+        sees_offset: whether one number added to all scores of a row may change it. Where no loss sees that, parameters
+            that do nothing else are not trained: their gradients would be rounding errors.
     """
 
     needs: frozenset[str] = frozenset()
     soft: bool = False
+    sees_offset: bool = True
 
     def __init__(self, on: str = "fused", unit_range: bool = False) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -68,6 +68,12 @@ class CompositeLoss(nn.Module):
     def needs(self) -> frozenset[str]:
         """Names of all extras that the losses read."""
         return frozenset().union(*(loss.needs for loss in self._named().values()))
+
+    def sees_offset(self, parts: Collection[str]) -> bool:
+        """Whether a loss on one of these scores may see a number that is added to all scores of a row."""
+        own = type(self).forward is CompositeLoss.forward
+        seen = (one.sees_offset and one.on in parts and self.weights[name] > 0 for name, one in self._named().items())
+        return not own or any(seen)
 
     def _named(self) -> dict[str, Loss]:
         return {name: loss for name, loss in self.losses.items() if isinstance(loss, Loss)}

@@ -45,7 +45,7 @@ class DistillationLoss(Loss):
         require_positive("loss teacher_temperature", self.teacher_temperature)
         if kl < 0 or mse < 0 or not kl + mse > 0:
             raise ConfigError(f"loss kl={kl}, mse={mse}: must be >= 0, and one of them above 0")
-        self.kl, self.mse = kl, mse
+        self.kl, self.mse, self.sees_offset = kl, mse, mse > 0
         self.needs = frozenset({"teacher" if teacher == "fused" else f"teacher/{teacher}"})
 
     def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:

@@ -12,6 +12,8 @@ from muvr_train.errors import ConfigError
 from muvr_train.losses.base import Loss, LossValue, mean_over_rows, require_positive, without_blank
 
 POSITIVES = ("each", "out", "in")
+NEGLIGIBLE = 1e-6
+"""An epsilon beside which rounding counts for more where scores are from 0 to 1, and each exponential is at least 1."""
 
 
 class InfoNCELoss(Loss):
@@ -53,6 +55,7 @@ class InfoNCELoss(Loss):
         if epsilon < 0:
             raise ConfigError(f"loss epsilon={epsilon}: must be >= 0")
         self.temperature, self.positives, self.epsilon = temperature, positives, epsilon
+        self.sees_offset = epsilon > (NEGLIGIBLE if unit_range else 0.0)
 
     def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:  # noqa: ARG002
         """The loss; see the class."""

@@ -24,6 +24,8 @@ class SmoothAPLoss(Loss):
         unit_range: see `Loss`.
     """
 
+    sees_offset = False
+
     def __init__(self, on: str = "fused", temperature: float = 0.01, unit_range: bool = False) -> None:
         super().__init__(on, unit_range)
         require_positive("loss temperature", temperature)

@@ -24,6 +24,7 @@ from muvr_train.training.continuing import (
     take_settings,
 )
 from muvr_train.training.gather import Anchor, gather_rows, gather_tokens
+from muvr_train.training.offsets import leave_unseen
 from muvr_train.training.rates import freeze, parameter_groups
 from muvr_train.training.teacher import Teacher
 
@@ -74,6 +75,7 @@ class RetrievalModule(pl.LightningModule):
         for piece, count in freeze(self, self.lr_ratios).items():
             if group.is_first:
                 log.info("optimizer.lr_ratios: %r freezes %d numbers", piece, count)
+        leave_unseen(retriever.head, loss, group)
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """Move a batch (Lightning does not know our type)."""

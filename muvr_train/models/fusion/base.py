@@ -137,6 +137,13 @@ class FusionHead(nn.Module):
         best = signed.masked_fill(~tags.mask[:, :, None], float("-inf")).amax(dim=1)
         return torch.where(tags.either.any(dim=1)[:, None], best, signed.sum(dim=1))
 
+    def row_offsets(self) -> list[nn.Parameter]:
+        """Parameters that only add one number to all fused scores of a query; none here.
+
+        They are trained only where a loss sees such a number, see `Loss.sees_offset`.
+        """
+        return []
+
     def training_bytes(self, q: EncodedQuery, n: EncodedDatabase) -> int:
         """About what `prepare` and `compare` keep for each query until the backward pass, beside the network; 0 here.
 

@@ -16,7 +16,8 @@ class WeightedFusion(FusionHead):
 
     a_p > 0, b_p and w_p > 0 are learned (a and w by their logarithms). They start at 1, 0 and 1, so that an untrained
     head equals the plain mean. A part that a query lacks has no vote; the calibration keeps queries with one part
-    comparable to queries with two.
+    comparable to queries with two. b_p adds the same to all scores of a query: it stays 0 under losses that do not see
+    this (InfoNCE, Smooth-AP, KL).
 
     Args:
         dims: sizes of the feature store.
@@ -33,6 +34,10 @@ class WeightedFusion(FusionHead):
         """Logarithms of the weights of parts: [P, 1], or [P, Q] in heads that weigh each query by itself."""
         del query
         return torch.stack([self.log_weight[name] for name in names])[:, None]
+
+    def row_offsets(self) -> list[nn.Parameter]:
+        """The b_p, for the fusion as it is here; see the base class."""
+        return [*self.bias.values()] if type(self).combine is WeightedFusion.combine else []
 
     def combine(self, parts: dict[str, Tensor], query: QueryBatch) -> Tensor:
         """Merge part scores into [Q, N]; see the class."""
