@@ -159,7 +159,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
     if args.help or args.hydra_help or args.shell_completion or args.info is not None:
         add_import_paths(args.config_dir and Path(args.config_dir))
         return [*typed, *flags]
-    resumed = _resumed(typed, args.multirun)
+    resumed, new = _resumed(typed, args.multirun), typed
     extra = Path(args.config_dir) if args.config_dir else None
     if resumed is not None:
         typed = resumed.merge(typed)
@@ -173,7 +173,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
         typed = _inherit(composer, typed)
     multirun = args.multirun or "hydra.mode=MULTIRUN" in typed
     configs = check(composer, typed, multirun)
-    _check_processes(configs, multirun)
+    _check_start(configs, multirun, resumed, new)
     if args.config_path is None:
         complete = complete_run if config_name == "train" else complete_out
         typed = complete(typed, configs, multirun, resumed is not None, args.cfg is not None)
@@ -200,8 +200,13 @@ def _config_path(args: argparse.Namespace) -> Path:
     return config_dir().parent / args.config_path if args.config_path else config_dir()
 
 
-def _check_processes(configs: list[DictConfig], multirun: bool) -> None:
-    """Refuse to start processes from one run after another: each would start the whole sweep again."""
+def _check_start(configs: list[DictConfig], multirun: bool, resumed: runs.Resumed | None, new: list[str]) -> None:
+    """Refuse to go on otherwise than begun, and to start processes from one run after another.
+
+    Each of these would start the whole sweep again.
+    """
+    if resumed is not None:
+        resumed.check(configs[0], new)
     cfg = next(filter(asks_for_processes, configs), None)
     if cfg is None:
         return

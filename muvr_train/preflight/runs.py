@@ -17,6 +17,7 @@ from muvr_train.errors import ConfigError, MuvrTrainError
 from muvr_train.launched import rank
 from muvr_train.preflight.exported import record_of
 from muvr_train.preflight.quoting import quote_value, split_override
+from muvr_train.preflight.resume import check_resumed, leaves, read_settings
 
 INHERITED = ("data", "encoder", "benchmark")
 NOT_INHERITED = re.compile(
@@ -40,6 +41,11 @@ class Resumed:
     overrides: list[str]
     config_dir: Path | None
 
+    def check(self, cfg: DictConfig, typed: list[str]) -> None:
+        """Check that it can go on under a config; see `preflight.resume.check_resumed`."""
+        is_file = self.path.is_file()
+        check_resumed(self.path.parent if is_file else self.path, self.path if is_file else None, cfg, typed)
+
     def merge(self, new: list[str]) -> list[str]:
         """Put the run's own settings before the new ones; a new one replaces an old one of the same key.
 
@@ -51,7 +57,8 @@ class Resumed:
             raise ConfigError(f"resume_from continues in checkpoints/{self.name}: leave out run=")
         kept = [text for text in self.overrides if split_override(text)[1] not in fresh | {"run", "resume_from"}]
         merged = kept + [text for text in new if split_override(text)[1] != "resume_from"]
-        return [*merged, f"resume_from={quote_value(str(self.path))}", f"run={quote_value(self.name)}"]
+        own = [f"resume_from={quote_value(str(self.path))}", f"run={quote_value(self.name)}"]
+        return [*merged, *own, "hydra.output_subdir=null"]  # `runner.folder` keeps the record, once the run goes on
 
 
 def find_resumed(value: str) -> Resumed:
@@ -79,8 +86,23 @@ def find_resumed(value: str) -> Resumed:
         raise ConfigError(
             f"resume_from={value}: not in {Path('checkpoints').resolve()}. Run this where the run was started"
         ) from None
-    overrides = [str(text) for text in OmegaConf.load(saved)]
+    overrides = [_settled(text, folder) for text in saved_overrides(saved)]
     return Resumed(name.as_posix(), path, overrides, _config_dir(folder))
+
+
+def saved_overrides(path: Path) -> list[str]:
+    """Read settings that Hydra has saved, as they were typed: interpolations are not followed."""
+    saved: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    return [str(text) for text in saved]
+
+
+def _settled(text: str, folder: Path) -> str:
+    """Give a setting the value that it had where it read something of the job, such as its number in a sweep."""
+    prefix, key, value = split_override(text)
+    if value is None or not re.search(r"\$\{(hydra|now):", value):
+        return text
+    was = dict(leaves(read_settings(folder) or {})).get(key, missing)
+    return text if was is missing else f"{prefix}{key}={grammar_text(was)}"
 
 
 def _config_dir(folder: Path) -> Path | None:

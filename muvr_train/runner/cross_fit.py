@@ -18,12 +18,15 @@ from muvr_train.errors import DataError
 from muvr_train.evaluation import Protocol
 from muvr_train.judging import judged_rows
 from muvr_train.preflight.quoting import split_override
+from muvr_train.preflight.resume import FOLD_DONE as DONE
+from muvr_train.preflight.resume import trained_steps
+from muvr_train.preflight.runs import saved_overrides
 from muvr_train.processes import SINGLE, Group
 from muvr_train.reports.save_scores import score_block
 from muvr_train.reports.write import write_json
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import finish
-from muvr_train.runner.folder import claim_folder, loggers_of, run_folder
+from muvr_train.runner.folder import claim_folder, keep_settings, loggers_of, run_folder
 from muvr_train.runner.models import baseline_models, share_state
 from muvr_train.runner.score_run import sha256_of
 from muvr_train.runner.subject import Subject, source_of
@@ -37,7 +40,6 @@ from muvr_train.search.sources import ScoreSource
 from muvr_train.search.texts import served_modes
 
 log = logging.getLogger(__name__)
-DONE = "fold.json"
 Matrices = dict[str, dict[str, dict[str, ScoreMatrix]]]
 """Name of the model -> mode -> partition -> scores."""
 
@@ -66,11 +68,14 @@ def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run], group: 
     Returns:
         The flat metrics `all/<benchmark>/<mode>/<partition>/<metric>`; nothing in the other processes.
     """
-    folder, folds = claim_folder(cfg) if group.is_first else run_folder(cfg), int(cfg.benchmark.folds)
+    folder, folds = run_folder(cfg), int(cfg.benchmark.folds)
+    if group.is_first:
+        claim_whole(cfg)
     group.barrier()
+    length = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
     for fold in range(folds):
         own = folder / f"fold-{fold}"
-        if group.broadcast(bool(cfg.resume_from) and (own / DONE).is_file()):
+        if group.broadcast(bool(cfg.resume_from) and trained_steps(own / DONE) == length):
             log.info("fold %d of %d is done: %s", fold, folds, own)
             continue
         log.info("fold %d of %d", fold, folds)
@@ -79,7 +84,7 @@ def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run], group: 
         if group.is_first:
             record_settings(folder / ".hydra", own / ".hydra", one, f"benchmark.fold={one.benchmark.fold}")
         run = train_model(one)
-        save_fold(cfg, run, group)
+        save_fold(cfg, run, length, group)
         close(run.loggers)
     if not group.is_first:
         return {}
@@ -100,6 +105,13 @@ def cross_fit(cfg: DictConfig, train_model: Callable[[DictConfig], Run], group: 
         notes=(untrained,) if kept else (),
     )
     return finish(cfg, folder, subject, data, loggers_of(cfg, folder))
+
+
+def claim_whole(cfg: DictConfig) -> None:
+    """Take the folder of several seeds or folds; what they are made with has been compared by `preflight.resume`."""
+    folder = claim_folder(cfg)
+    if cfg.resume_from:
+        keep_settings(cfg, folder)
 
 
 def fold_config(cfg: DictConfig, fold: int, folder: Path) -> DictConfig:
@@ -125,22 +137,24 @@ def record_settings(source: Path, target: Path, one: DictConfig, text: str) -> N
     shutil.copytree(source, target, dirs_exist_ok=True)
     OmegaConf.save(one, target / "config.yaml")
     key = text.partition("=")[0]
-    typed = [given for given in map(str, OmegaConf.load(source / "overrides.yaml")) if split_override(given)[1] != key]
+    typed = [given for given in saved_overrides(source / "overrides.yaml") if split_override(given)[1] != key]
     OmegaConf.save(OmegaConf.create([*typed, text]), target / "overrides.yaml")
 
 
-def save_fold(cfg: DictConfig, run: Run, group: Group = SINGLE) -> None:
+def save_fold(cfg: DictConfig, run: Run, steps: int, group: Group = SINGLE) -> None:
     """Score the fold's held-out queries with the model and with the untrained ones, and write the scores."""
     part = run.data.benchmark.select("test", "full")
-    write_fold(run.folder, part, _sources(run, protocol_of(cfg), group), write=group.is_first)
+    write_fold(run.folder, part, _sources(run, protocol_of(cfg), group), steps, write=group.is_first)
 
 
 Asked = tuple[str, ScoreSource, tuple[str, ...]]
 """Name of a model, its scores, and the modes that are asked for."""
 
 
-def write_fold(folder: Path, part: Benchmark, sources: Iterable[Asked], write: bool = True) -> None:
+def write_fold(folder: Path, part: Benchmark, sources: Iterable[Asked], steps: int = 0, write: bool = True) -> None:
     """Score a benchmark and write a file for each model and mode; none where no query has a part of the mode.
+
+    With them goes for how many `steps` the fold was trained.
 
     Where several processes score together, all call this, and one of them is to `write`.
     """
@@ -152,7 +166,7 @@ def write_fold(folder: Path, part: Benchmark, sources: Iterable[Asked], write: b
                 write_scores(folder / file, mode, blocks)
             files.append({"model": name, "mode": mode, "file": file})
     if write:
-        write_json(folder / DONE, {"scores": files})
+        write_json(folder / DONE, {"steps": steps, "scores": files})
 
 
 def _sources(run: Run, protocol: Protocol, group: Group) -> Iterator[Asked]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -13,22 +12,21 @@ from typing import Any
 from omegaconf import DictConfig
 
 from muvr_train.benchmarks.published import published_rows
-from muvr_train.errors import DataError
+from muvr_train.preflight.resume import SEED_DONE as DONE
+from muvr_train.preflight.resume import trained_steps
 from muvr_train.processes import Group
 from muvr_train.reports.seeds import Summary, summarize
 from muvr_train.reports.tables import print_tables
 from muvr_train.reports.write import write_json, write_results
 from muvr_train.runner.about import command_line
 from muvr_train.runner.classes import plain
-from muvr_train.runner.cross_fit import Run, checkpoint_of, close, record_settings
+from muvr_train.runner.cross_fit import Run, checkpoint_of, claim_whole, close, record_settings
 from muvr_train.runner.data import Data, open_data
 from muvr_train.runner.finish import about_run, finish
-from muvr_train.runner.folder import claim_folder, run_folder
+from muvr_train.runner.folder import run_folder
 from muvr_train.runner.report import report
 
 log = logging.getLogger(__name__)
-DONE = "seed.json"
-"""In the folder of a seed whose results are complete; holds how long it was trained."""
 SEEDS = "seeds.json"
 """In the folder of the run: the seeds and their folders."""
 
@@ -50,13 +48,15 @@ def train_seeds(
         The flat metrics `<split>/<benchmark>/<mode>/<partition>/<metric>`, means over seeds; nothing in the other
         processes.
     """
-    folder = claim_folder(cfg) if group.is_first else run_folder(cfg)
+    folder = run_folder(cfg)
+    if group.is_first:
+        claim_whole(cfg)
     group.barrier()
     data: Data | None = None
     length = cfg.trainer.max_epochs * cfg.trainer.steps_per_epoch
     for seed in cfg.seed:
         own = folder / f"seed{seed}"
-        if group.broadcast(bool(cfg.resume_from) and is_done(own, length)):
+        if group.broadcast(bool(cfg.resume_from) and trained_steps(own / DONE) == length):
             log.info("seed %d is done: %s", seed, own)
             continue
         log.info("seed %d", seed)
@@ -73,21 +73,6 @@ def train_seeds(
     if not group.is_first:
         return {}
     return finish_seeds(cfg, folder, data or open_data(cfg, training=False))
-
-
-def is_done(folder: Path, length: int) -> bool:
-    """Whether a seed has been trained for so many steps and evaluated.
-
-    Raises:
-        DataError: the file that says so is broken.
-    """
-    path = folder / DONE
-    if not path.is_file():
-        return False
-    try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["steps"] == length)
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is damaged ({error}): delete it, and resume the run") from error
 
 
 def seed_config(cfg: DictConfig, seed: int, folder: Path) -> DictConfig:

@@ -25,7 +25,7 @@ from muvr_train.runner.classes import plain
 from muvr_train.runner.cross_fit import Run, cross_fit
 from muvr_train.runner.data import Data, open_data, protocol_of
 from muvr_train.runner.finish import finish
-from muvr_train.runner.folder import claim_folder, find_resume, loggers_of, run_folder
+from muvr_train.runner.folder import claim_folder, find_resume, keep_settings, loggers_of, run_folder
 from muvr_train.runner.models import (
     baseline_models,
     build_retriever,
@@ -102,6 +102,8 @@ def train_model(cfg: DictConfig, here: Here, opened: Data | None = None) -> Run:
     fit_first(model, data, group)
     loggers = loggers_of(cfg, folder) if group.is_first else []
     if cfg.trainer.max_epochs == 0:
+        if group.is_first and cfg.resume_from:
+            keep_settings(cfg, folder)
         return Run(folder, Subject("untrained", model=model.to(device)), data, loggers)
     best_step = run_trainer(cfg, folder, model, data, here, loggers, taught)
     if best_step == 0:
@@ -151,7 +153,8 @@ def run_trainer(
             "Use experiment=zero_shot"
         )
     progress = Progress(cfg.seed)
-    checkpoint = here.group.broadcast(find_resume(cfg, folder, loggers) if here.group.is_first else None)
+    first = here.group.is_first
+    checkpoint = here.group.broadcast(find_resume(cfg, folder, loggers, module.refuse_other) if first else None)
     average = WeightAverage(cfg.trainer.ema) if cfg.trainer.ema else None
     evaluation = evaluation_callback(cfg, folder, model, data, here, progress, average)
     mined = MinedNegatives(cfg.data.mining.per_query)

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: weights that must fit, optimiser groups that must be the same, settings that may change."""
+"""Going on from a checkpoint: weights and optimiser groups that must fit, and settings that may change."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def refuse_other_groups(saved: Sequence[Mapping[str, Any]], own: Sequence[Mappin
     if then != now:
         texts = (", ".join(f"{part} ({count})" for part, count in groups) for groups in (then, now))
         raise ConfigError(
-            "optimizer.lr_ratios: the run was begun with the groups of parameters {}, and would go on with {}. Give the "
-            "same names as then, with ratios of 0 where they were (other ratios are free)".format(*texts)
+            "optimizer.lr_ratios: the run was begun with the groups of parameters {}, and would go on with {}. Give "
+            "the same names as then, and 0 where it was (other ratios are free)".format(*texts)
         )
 
 
