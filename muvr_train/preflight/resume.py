@@ -210,9 +210,22 @@ def _check_mixture(folders: list[Path], done_file: str, now: Mapping[str, Any]) 
         if found:
             raise ConfigError(
                 f"resume_from: {folder} was {'made' if ended else 'begun'} with other settings, and would be averaged "
-                f"with what these make: {shorten(list(map(str, found)), 5)}. Leave them as they were to go on, or "
+                f"with what these make: {_listed(found)}. Leave them as they were to go on, or "
                 "train the new settings from the start: run=NAME without resume_from"
             )
+
+
+def _listed(found: list[Change]) -> str:
+    """Name the changes; of a group with many only the first."""
+    groups: dict[str, list[Change]] = {}
+    for change in found:
+        groups.setdefault(change.key.partition(".")[0], []).append(change)
+    texts = [
+        text
+        for name, members in groups.items()
+        for text in (map(str, members) if len(members) < 4 else [f"{members[0]} and {len(members) - 1} more of {name}"])
+    ]
+    return shorten(texts, 8)
 
 
 def trained_steps(path: Path) -> int | None:
