@@ -52,7 +52,6 @@ from muvr_train.training.averaging import WeightAverage
 from muvr_train.training.callbacks import EvaluateAndSave, ProgressBar, TrainLog
 from muvr_train.training.launch import Here, ddp_strategy, first_then_all
 from muvr_train.training.module import RetrievalModule
-from muvr_train.training.offsets import leave_unseen_threshold
 from muvr_train.training.progress import Progress
 
 log = logging.getLogger(__name__)
@@ -136,11 +135,9 @@ def run_trainer(
     known = data.trained_queries | (taught.trained_queries if taught else frozenset())
     recipe = recipe_of(cfg, data.store.dims, data.store, known)
     recipe |= {"teacher": taught.facts if taught else None, "ema": cfg.trainer.ema}
-    loss = build_loss(cfg)
-    leave_unseen_threshold(model.head, loss, data.train_part, here.group)
     module = RetrievalModule(
         model,
-        loss,
+        build_loss(cfg),
         -(-total // cfg.trainer.accumulate),
         **plain(cfg.optimizer),
         recipe=recipe,

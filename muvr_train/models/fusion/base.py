@@ -78,11 +78,14 @@ class FusionHead(nn.Module):
             0) are learned.
         extra_maps: how many frame-to-frame maps `compare` gives to the network beside its own.
         one_by_one: whether `compare` asks the network about one query at a time.
+        learns_offsets: False where no loss of a run sees one number that is added to all scores of a query: the
+            threshold then gets no gradient from what only adds one.
     """
 
     learns_tags: bool = True
     extra_maps: int = 0
     one_by_one: bool = False
+    learns_offsets: bool = True
     tag_weight: Tensor
     tag_threshold: Tensor
 
@@ -133,9 +136,16 @@ class FusionHead(nn.Module):
             cosines: float [Q, K, N] of tags and videos, 0 where a tag is padded.
             tags: `sign` and `either` [Q, K].
         """
-        signed = tags.sign[:, :, None] * (cosines - self.tag_threshold)
-        best = signed.masked_fill(~tags.mask[:, :, None], float("-inf")).amax(dim=1)
-        return torch.where(tags.either.any(dim=1)[:, None], best, signed.sum(dim=1))
+        threshold = self.tag_threshold if self.learns_offsets else self.tag_threshold.detach()
+        signed = tags.sign[:, :, None] * (cosines - threshold)
+        best, place = signed.masked_fill(~tags.mask[:, :, None], float("-inf")).max(dim=1)
+        either = tags.either.any(dim=1)[:, None]
+        scores = torch.where(either, best, signed.sum(dim=1))
+        if self.learns_offsets:
+            return scores
+        slope = torch.where(either, tags.sign.gather(1, place), tags.sign.sum(dim=1, keepdim=True))
+        differs = slope - slope.median(dim=1, keepdim=True).values  # 0 in rows that the threshold moves as a whole
+        return scores - (self.tag_threshold - threshold) * differs
 
     def row_offsets(self) -> list[nn.Parameter]:
         """Parameters that only add one number to all fused scores of a query; none here.
