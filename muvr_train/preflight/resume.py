@@ -146,16 +146,12 @@ def _check_kind(folder: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) 
 
 
 def other_weights(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
-    """Give the changes under which a checkpoint's weights, optimiser or average cannot go on."""
+    """Give the changes under which a checkpoint's weights or their average cannot go on."""
     for group in ("model", "fusion"):
         old, new = ({group: settings.get(group) or {}} for settings in (saved, now))
         ours = str(new[group].get("_target_")).startswith("muvr_train.")
         yield from (change for change in changes(old, new) if not (ours and re.fullmatch(PIECES, change.key)))
     yield from _other_losses(*((settings.get("loss") or {}).get("losses") or {} for settings in (saved, now)))
-    ratios = [(settings.get("optimizer") or {}).get("lr_ratios") or {} for settings in (saved, now)]
-    then, given = ({(name, ratio == 0) for name, ratio in one.items()} for one in ratios)
-    if then != given:
-        yield Change("optimizer.lr_ratios", *ratios)
     ema = [(settings.get("trainer") or {}).get("ema") for settings in (saved, now)]
     if ema[0] != ema[1]:
         yield Change("trainer.ema", *ema)
@@ -180,18 +176,16 @@ def _learns(loss: Any) -> bool:
 
 def _refusal(folder: Path, change: Change, typed: str | None) -> ConfigError:
     key, old, new = change.key, _text(change.old), _text(change.new)
-    reason = "its weights go on only with what made them"
-    if key == "optimizer.lr_ratios":
-        reason = "its names, and which of them are 0, stay as they are (other values are free)"
+    back = f"Leave {typed} out" if typed else f"Give {key}={old}"
     return ConfigError(
-        f"{typed or f'{key}={new}'}: {folder} was begun with {key}={old}, and {key} would be {new}; {reason}. "
-        f"{f'Leave {typed} out' if typed else f'Give {key}={old}'} to go on, or train the new settings from the start: "
-        "run=NAME without resume_from"
+        f"{typed or f'{key}={new}'}: {folder} was begun with {key}={old}, and {key} would be {new}; its weights go on "
+        f"only with what made them. {back} to go on, or train the new settings from the start: run=NAME without "
+        "resume_from"
     )
 
 
 def _covers(name: str, key: str) -> bool:
-    return name in ("experiment", "debug") or key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.")
+    return name in ("experiment", "debug") or key == name or key.startswith(f"{name}.")
 
 
 def _check_mixture(folders: list[Path], done_file: str, now: Mapping[str, Any]) -> None:

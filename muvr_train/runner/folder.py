@@ -67,8 +67,9 @@ def keep_settings(cfg: DictConfig, folder: Path) -> None:
     os.replace(temporary, folder / SETTINGS)
     if not HydraConfig.initialized():
         return
-    hydra = HydraConfig.get()
-    if Path(hydra.runtime.output_dir).resolve() != folder.resolve():
+    hydra: Any = HydraConfig.get()
+    own = OmegaConf.select(hydra, "runtime.output_dir", throw_on_missing=False)
+    if own is None or Path(own).resolve() != folder.resolve():
         return  # a seed's or fold's, which `cross_fit.record_settings` writes
     record = folder / ".hydra"
     record.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: weights and optimiser groups that must fit, and settings that may change."""
+"""Going on from a checkpoint: weights that must fit, and the settings of the optimiser, which may change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 
 from muvr_train.errors import ConfigError, DataError, shorten
-from muvr_train.training.rates import OPTIONS
 
 
 def refuse_other_run(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -43,46 +42,57 @@ def refuse_other_weights(saved: Mapping[str, Tensor], own: Mapping[str, Tensor])
         for name, value in own.items()
         if name in saved and saved[name].shape != value.shape
     ]
-    kinds = ((absent, "it lacks {}"), (besides, "it holds {} besides"), (sizes, "other sizes have {}"))
+    kinds = ((absent, "lacks {}"), (besides, "holds {} besides"), (sizes, "has other sizes of {}"))
     if found := [text.format(shorten(names, 4)) for names, text in kinds if names]:
         raise DataError(
             "resume_from: the checkpoint's weights do not fit the model, fusion, losses and features of these "
-            f"settings: {'; '.join(found)}. Go on with the settings that the run was begun with, or train these as a "
-            "new run=NAME"
+            f"settings: it {', and '.join(found)}. Go on with the settings that the run was begun with, or train these "
+            "as a new run=NAME"
         )
 
 
-def refuse_other_groups(saved: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse an optimiser that sorts its parameters into other groups, whose state would go to the wrong ones.
+def refuse_unnamed(optimizer: Mapping[str, Any]) -> None:
+    """Refuse an optimiser that does not say which moments are whose.
 
     Raises:
-        ConfigError: naming both.
+        DataError: it does not.
     """
-    then, now = ([(group.get("part"), len(group["params"])) for group in groups] for groups in (saved, own))
-    if then != now:
-        texts = (", ".join(f"{part} ({count})" for part, count in groups) for groups in (then, now))
-        raise ConfigError(
-            "optimizer.lr_ratios: the run was begun with the groups of parameters {}, and would go on with {}. Give "
-            "the same names as then, and 0 where it was (other ratios are free)".format(*texts)
+    if any("names" not in group for group in optimizer["param_groups"]):
+        raise DataError(
+            "resume_from: the checkpoint was written by an earlier version, which did not name the parameters of its "
+            "optimiser: it can be evaluated and exported, but not go on. Train a new run=NAME"
         )
 
 
 def take_settings(
-    optimizer: Mapping[str, Any],
+    optimizer: dict[str, Any],
     schedule: dict[str, Any],
     own: Sequence[Mapping[str, Any]],
     factor: Callable[[int], float],
 ) -> None:
-    """Put the settings of the run that goes on into a checkpoint's optimiser and schedule; their state is kept.
+    """Put a run's groups, with their settings, into a checkpoint's optimiser and schedule.
+
+    The moments go with their parameters by name, whatever group these are in now; one that was not trained before has
+    none and begins them, those of one that is frozen now are dropped.
 
     Args:
-        optimizer: its saved state, of the same groups as `own`; changed.
+        optimizer: its saved state, by the places of the parameters in the saved groups; changed.
         schedule: the saved state of its `LambdaLR`; changed.
-        own: groups of the run, with the `initial_lr` that a scheduler gives them.
+        own: groups of the run, of `rates.parameter_groups`, with the `initial_lr` that a scheduler gives them.
         factor: of the schedule, at a step.
     """
-    base = [group["initial_lr"] for group in own]
-    rates = [rate * factor(schedule["last_epoch"]) for rate in base]
-    for saved, group, rate in zip(optimizer["param_groups"], own, rates, strict=True):
-        saved.update({key: group[key] for key in OPTIONS}, lr=rate)
-    schedule.update(base_lrs=base, _last_lr=rates)
+    saved = {
+        name: optimizer["state"][place]
+        for group in optimizer["param_groups"]
+        for name, place in zip(group["names"], group["params"], strict=True)
+        if place in optimizer["state"]
+    }
+    names = [name for group in own for name in group["names"]]
+    rates = [group["initial_lr"] * factor(schedule["last_epoch"]) for group in own]
+    places = iter(range(len(names)))
+    optimizer["param_groups"] = [
+        {**group, "lr": rate, "params": [next(places) for _ in group["names"]]}
+        for group, rate in zip(own, rates, strict=True)
+    ]
+    optimizer["state"] = {place: saved[name] for place, name in enumerate(names) if name in saved}
+    schedule.update(base_lrs=[group["initial_lr"] for group in own], _last_lr=rates, lr_lambdas=[None] * len(own))

@@ -17,12 +17,7 @@ from muvr_train.errors import DataError, ProcessError, shorten
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.retriever import Retriever
 from muvr_train.processes import SINGLE, Group
-from muvr_train.training.continuing import (
-    refuse_other_groups,
-    refuse_other_run,
-    refuse_other_weights,
-    take_settings,
-)
+from muvr_train.training.continuing import refuse_other_run, refuse_other_weights, refuse_unnamed, take_settings
 from muvr_train.training.gather import Anchor, gather_rows, gather_tokens
 from muvr_train.training.offsets import leave_unseen
 from muvr_train.training.rates import freeze, parameter_groups
@@ -165,19 +160,18 @@ class RetrievalModule(pl.LightningModule):
         """Refuse a checkpoint from which this run cannot go on.
 
         Raises:
-            ConfigError: of a run with another teacher, other groups of parameters, or averaged weights where these are
-                not or the other way round.
-            DataError: its weights do not fit.
+            ConfigError: of a run with another teacher, or with another weight averaging.
+            DataError: its weights do not fit, or it is of an earlier version.
         """
         refuse_other_run(checkpoint["muvr_train"], self.recipe)
         refuse_other_weights(checkpoint["state_dict"], self.state_dict())
-        refuse_other_groups(checkpoint["optimizer_states"][0]["param_groups"], self._optimizer().param_groups)
+        refuse_unnamed(checkpoint["optimizer_states"][0])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on under the settings of this run, also from a finished one, which Lightning would take for done.
 
-        The learning rates, weight decay and betas of this run hold from the next step on, at the place in its own
-        schedule; the moments of the optimiser are the checkpoint's.
+        The learning rates, groups, weight decay and betas of this run hold from the next step on, at the place in its
+        own schedule; the moments of the optimiser are the checkpoint's.
 
         Raises:
             ConfigError, DataError: see `refuse_other`.

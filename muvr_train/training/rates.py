@@ -15,8 +15,6 @@ BASE = "base"
 TAGS = ("tag_", "tag_weight", "tag_threshold")
 OPTIONAL = ("residual_scale", "text_part", "text_map", *TAGS, "network", "head", "loss")
 """Pieces that may choose nothing, for settings that are shared by models with and without such a part."""
-OPTIONS = ("initial_lr", "weight_decay", "betas")
-"""Of a group, what the settings say."""
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._BatchNorm)
 
 
@@ -67,19 +65,25 @@ def freeze(module: nn.Module, ratios: Mapping[str, float]) -> dict[str, int]:
 def parameter_groups(
     module: nn.Module, lr: float, weight_decay: float, ratios: Mapping[str, float], without: nn.Module | None
 ) -> list[dict[str, Any]]:
-    """Groups for an optimiser, each with its rate and the `part` it is named by.
+    """Groups for an optimiser, each with its rate, the `part` it is named by and the `names` of its parameters.
 
     Biases, norms and scalars are not decayed; they are groups of their own even where nothing is, so that a run may go
     on with another `weight_decay`.
     """
-    groups: dict[tuple[bool, str], list[nn.Parameter]] = {}
+    groups: dict[tuple[bool, str], dict[str, nn.Parameter]] = {}
     for path, layer in module.named_modules():
         for name, parameter in layer.named_parameters(recurse=False):
             if parameter.requires_grad and layer is not without:
                 bare = isinstance(layer, NORMS) or name.endswith("bias") or parameter.ndim < 2
                 part = group_of(f"{path}.{name}", ratios)
-                groups.setdefault((bare, part), []).append(parameter)
+                groups.setdefault((bare, part), {})[f"{path}.{name}"] = parameter
     return [
-        {"params": group, "weight_decay": 0.0 if bare else weight_decay, "lr": lr * ratios.get(part, 1.0), "part": part}
+        {
+            "params": list(group.values()),
+            "names": list(group),
+            "part": part,
+            "weight_decay": 0.0 if bare else weight_decay,
+            "lr": lr * ratios.get(part, 1.0),
+        }
         for (bare, part), group in groups.items()
     ]

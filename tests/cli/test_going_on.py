@@ -51,9 +51,6 @@ OTHER_WEIGHTS: list[tuple[list[str], str]] = [
     (["experiment=fusion_gated"], r"^experiment=fusion_gated: .*fusion\._target_"),
     (["+model.extra=1"], r"^\+model\.extra=1: .*model\.extra=nothing, and model\.extra would be 1"),
     (["loss=sigmoid"], r"^loss=sigmoid: .*loss\.losses\.sigmoid\._target_=nothing, and .* would be \S+SigmoidLoss"),
-    (["+optimizer.lr_ratios={retriever.network:0}"], r"lr_ratios=\{retriever\.network:0\}: .*which of them are 0"),
-    (["optimizer.lr_ratios.text_part=0"], r"^optimizer\.lr_ratios\.text_part=0: .*other values are free"),
-    (["~optimizer.lr_ratios.text_part"], r"^~optimizer\.lr_ratios\.text_part: .*'text_part': 3\.0"),
     (["trainer.ema=0.9"], r"^trainer\.ema=0\.9: .*trainer\.ema=null, and trainer\.ema would be 0\.9"),
     (["loss=distillation", f"teacher={__file__}"], r"^teacher=\S+: .*begun with teacher=null"),
     (["seed=[0,1]"], r"checkpoints/a is one run, and the settings ask for a run of several seeds \(seed=\[0, 1\]"),
@@ -91,6 +88,8 @@ def test_a_learned_loss_stays(argv: list[str]) -> None:
 FREE = [
     "optimizer.lr=0.5",
     "optimizer.lr_ratios.text_part=1.5",
+    "optimizer.lr_ratios.text_part=0",
+    "+optimizer.lr_ratios.head=0.5",
     "optimizer.weight_decay=0",
     "optimizer.betas=[0.8,0.9]",
     "trainer.max_epochs=9",
@@ -110,7 +109,7 @@ FREE = [
 def test_other_settings_are_free(new: str) -> None:
     begun("a", "experiment=fusion_mean")
     cfg = composed(["resume_from=checkpoints/a", new])
-    key, _, value = new.partition("=")
+    key, _, value = new.lstrip("+").partition("=")
     if key != "loss":
         assert OmegaConf.select(cfg, key) == yaml.safe_load(value)
 

@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf, flag_override
 
+from muvr_train import cli
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.losses.infonce import InfoNCELoss
 from muvr_train.losses.sigmoid import SigmoidLoss
+from muvr_train.preflight.compose import Composer
+from muvr_train.preflight.runs import saved_overrides
+from muvr_train.runner.folder import claim_folder, find_resume, keep_settings
+from muvr_train.training.loggers import CsvLogger
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress
 from tests.training.test_averaging import Batches
@@ -118,14 +125,63 @@ def test_more_steps_follow_the_longer_schedule_at_once(cut: Path, tmp_path: Path
     assert base["lr"] == pytest.approx(base["initial_lr"] * module._lr_factor(CUT))
 
 
-@pytest.mark.parametrize(
-    "ratios", [{"text_part": 3.0}, {"text_part": 3.0, "log_weight": 0.0}, {"text_part": 3.0, "retriever.head": 10.0}]
-)
-def test_other_groups_are_refused(cut: Path, tmp_path: Path, ratios: dict[str, float]) -> None:
-    with pytest.raises(
-        ConfigError, match=r"optimizer\.lr_ratios: .* begun with .*log_weight.*text_part|text_part.*log_"
-    ):
-        run(make_module(STEPS, **{**BEGUN, "lr_ratios": ratios}), tmp_path / "rest.ckpt", resume=cut)
+MOVED = [
+    {},
+    {"text_part": 3.0},
+    {"log_weight": 1.0, "retriever.head": 10.0, "text_part": 2.0},
+    {"retriever.network": 0.0},  # frozen from now on
+]
+
+
+@pytest.mark.parametrize("ratios", MOVED, ids="+".join)
+def test_moments_go_with_their_parameters_into_other_groups(
+    cut: Path, tmp_path: Path, ratios: dict[str, float]
+) -> None:
+    module, before = make_module(STEPS, **{**BEGUN, "lr_ratios": ratios}), load(cut)
+    moments = moments_of(before)
+    assert len(moments) > 15
+    module.on_load_checkpoint(before)
+    after = moments_of(before)
+    trained = {name for name, value in module.named_parameters() if value.requires_grad}
+    assert after.keys() == trained & moments.keys()
+    assert all(moments[name] is value for name, value in after.items())
+    used = run(module, tmp_path / "rest.ckpt", resume=cut)
+    assert len(used.groups) == STEPS - CUT
+    assert {group["part"] for group in used.groups[0]} == (
+        {"base", *ratios} - {part for part in ratios if not ratios[part]}
+    )
+    steps = {float(value["step"]) for value in moments_of(load(tmp_path / "rest.ckpt")).values()}
+    assert steps == {float(STEPS)}
+
+
+def test_a_checkpoint_that_does_not_name_its_parameters_is_refused(cut: Path) -> None:
+    saved = load(cut)
+    del saved["optimizer_states"][0]["param_groups"][-1]["names"]
+    with pytest.raises(DataError, match="written by an earlier version"):
+        make_module(STEPS, **BEGUN).on_load_checkpoint(saved)
+
+
+def test_what_was_frozen_begins_its_moments(tmp_path: Path) -> None:
+    frozen = {**BEGUN, "lr_ratios": {"retriever.network": 0.0}}
+    run(make_module(STEPS, **frozen), tmp_path / "cut.ckpt", until=CUT)
+    run(make_module(STEPS, **BEGUN), tmp_path / "rest.ckpt", resume=tmp_path / "cut.ckpt")
+    before, after = load(tmp_path / "cut.ckpt"), load(tmp_path / "rest.ckpt")
+    steps = {name: int(value["step"]) for name, value in moments_of(after).items()}
+    assert {count for name, count in steps.items() if name.startswith("retriever.network.")} == {STEPS - CUT}
+    assert {count for name, count in steps.items() if not name.startswith("retriever.network.")} == {STEPS}
+    name = "retriever.network.head.fconv.weight"
+    assert not torch.equal(before["state_dict"][name], after["state_dict"][name])
+
+
+def moments_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """The optimiser's state by the names of the parameters."""
+    (optimizer,) = checkpoint["optimizer_states"]
+    return {
+        name: optimizer["state"][place]
+        for group in optimizer["param_groups"]
+        for name, place in zip(group["names"], group["params"], strict=True)
+        if place in optimizer["state"]
+    }
 
 
 def test_weights_that_do_not_fit_are_one_line(cut: Path, tmp_path: Path) -> None:
@@ -143,3 +199,65 @@ def test_weights_that_do_not_fit_are_one_line(cut: Path, tmp_path: Path) -> None
     saved["state_dict"]["retriever.network.extra"] = torch.zeros(2)
     with pytest.raises(DataError, match=r"holds retriever\.network\.extra besides"):
         make_module(STEPS, **BEGUN).on_load_checkpoint(saved)
+
+
+@pytest.fixture
+def folder(cut: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run that was stopped after `CUT` steps."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "checkpoints" / "a"
+    folder.mkdir(parents=True)
+    cut.rename(folder / "last.ckpt")
+    (folder / "config.yaml").write_text("run: a\n")
+    (folder / "metrics.csv").write_text("step,name,value\n3,x,1.0\n4,x,1.0\n")
+    return folder
+
+
+def settings_of(name: str, **more: Any) -> DictConfig:
+    return OmegaConf.create(
+        {"run": name, "resume_from": f"checkpoints/{name}", "trainer": {"max_epochs": 1, "steps_per_epoch": 6}, **more}
+    )
+
+
+def test_the_folder_changes_only_once_the_run_goes_on(folder: Path) -> None:
+    cfg = settings_of("a", new="${run} ü")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    other = make_module(STEPS, **BEGUN, recipe={"ema": 0.9})
+    misfit = make_module(STEPS, **BEGUN)
+    misfit.loss = CompositeLoss({"mine": SigmoidLoss()})
+    for module, error in ((other, ConfigError), (misfit, DataError)):
+        claim_folder(cfg)
+        with pytest.raises(error):
+            find_resume(cfg, folder, [CsvLogger(folder)], module.refuse_other)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    path = find_resume(cfg, folder, [CsvLogger(folder)], make_module(STEPS, **BEGUN).refuse_other)
+    assert path == "checkpoints/a/last.ckpt" or Path(str(path)) == folder / "last.ckpt"
+    assert OmegaConf.load(folder / "config.yaml").new == "a ü"
+    assert (folder / "metrics.csv").read_text() == "step,name,value\n3,x,1.0\n"
+    assert sorted(entry.name for entry in folder.iterdir()) == ["config.yaml", "last.ckpt", "metrics.csv"]
+
+
+@pytest.mark.parametrize("content", [b"", b"no checkpoint"])
+def test_a_damaged_checkpoint_changes_nothing(folder: Path, content: bytes) -> None:
+    (folder / "last.ckpt").write_bytes(content)
+    with pytest.raises(DataError, match=r"last\.ckpt is no checkpoint of a run, or it is damaged"):
+        find_resume(settings_of("a"), folder, [CsvLogger(folder)], make_module(STEPS, **BEGUN).refuse_other)
+    assert (folder / "config.yaml").read_text() == "run: a\n"
+    assert "4,x,1.0" in (folder / "metrics.csv").read_text()
+
+
+def test_hydras_record_changes_with_the_settings(folder: Path) -> None:
+    full = Composer(cli.config_dir(), "train").compose(["run=a", "resume_from=checkpoints/a", "seed=5"])
+    with flag_override(full.hydra, ["readonly", "struct"], [False, False]):
+        full.hydra.runtime.output_dir = str(folder)
+        full.hydra.overrides.task = ["seed=5", "run='a\\${b}'"]
+    HydraConfig.instance().set_config(full)
+    cfg = OmegaConf.masked_copy(full, [key for key in full if key != "hydra"])
+    keep_settings(cfg, folder)
+    record = folder / ".hydra"
+    assert OmegaConf.load(record / "config.yaml") == cfg
+    assert saved_overrides(record / "overrides.yaml") == ["seed=5", "run='a\\${b}'"]
+    assert OmegaConf.load(record / "hydra.yaml").hydra.runtime.choices.fusion == "weighted"
+    (folder / "seed0").mkdir()
+    keep_settings(cfg, folder / "seed0")
+    assert [path.name for path in (folder / "seed0").iterdir()] == ["config.yaml"]

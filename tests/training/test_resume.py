@@ -20,6 +20,17 @@ STEPS_PER_EPOCH, EPOCHS, ACCUMULATE = 4, 2, 2
 LAST = STEPS_PER_EPOCH * EPOCHS - 1
 
 
+OWN_LOSS = """
+import torch
+from muvr_train.losses.infonce import InfoNCELoss
+
+class Shifted(InfoNCELoss):
+    def __init__(self, on):
+        super().__init__(on=on, temperature=0.1)
+        self.shift = torch.nn.Parameter(torch.zeros(()))
+"""
+
+
 class Runs:
     """Starts train.py in a folder of its own, on toy data, with batch norm, clipping, accumulation and two epochs."""
 
@@ -136,6 +147,22 @@ def test_a_finished_run_goes_on_where_more_epochs_are_asked_for(runs: Runs) -> N
         assert done.returncode == 0, done.stderr
         state = torch.load(folder / "last.ckpt", map_location="cpu", weights_only=True)
         assert state["callbacks"]["Progress"]["finished"] == last
+    saved = folder / "config.yaml", *sorted((folder / ".hydra").iterdir())
+    assert [path.name for path in saved] == ["config.yaml", "config.yaml", "hydra.yaml", "overrides.yaml"]
+    assert all("max_epochs: 2" in path.read_text() for path in saved[:2])
+    assert "- trainer.max_epochs=2\n" in saved[3].read_text()
+    before = [path.read_bytes() for path in saved]
+    (runs.folder / "own_loss.py").write_text(OWN_LOSS)
+    mine = ("+loss.losses.mine._target_=own_loss.Shifted", "+loss.losses.mine.on=fused")
+    for refused, code, message in (
+        (("fusion=gated",), 2, "error: fusion=gated: checkpoints/short was begun with fusion._target_="),
+        (mine, 1, "error: resume_from: the checkpoint's weights do not fit"),
+    ):
+        failed = runs.start("resume_from=checkpoints/short", "trainer.max_epochs=3", *refused)
+        assert failed.returncode == code, failed.stderr
+        assert message in failed.stderr
+        assert "Traceback" not in failed.stderr
+        assert [path.read_bytes() for path in saved] == before
 
 
 @pytest.mark.slow
