@@ -74,7 +74,14 @@ DEFINITIONS = {
 
 def remove_results(folder: Path) -> None:
     """Remove what an earlier evaluation left in a folder and the next one may not write again."""
-    for pattern in ("report.*", "scores_*.npz", "reranked_scores_*.npz", "similarity_map.png"):
+    for pattern in (
+        "report.html",
+        "report.md",
+        "report.tex",
+        "scores_*.npz",
+        "reranked_scores_*.npz",
+        "similarity_map.png",
+    ):
         for path in folder.glob(pattern):
             path.unlink()
 
