@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from muvr_train.errors import ConfigError
 from muvr_train.losses.base import Loss, LossValue
+from muvr_train.names import hint, nearest_names
 from muvr_train.own_code import check_shape, described, is_own, named
 
-OPTIONAL_PARTS = frozenset({"video", "text", "tags", "region"})
+OPTIONAL_PARTS = frozenset({"video", "text", "tags"})
 """Parts that a batch or a store may lack; a loss on them is then skipped."""
 
 
@@ -101,11 +102,12 @@ class CompositeLoss(nn.Module):
             if loss.on in OPTIONAL_PARTS:
                 some = next(iter(scores.values()))
                 return LossValue(some[:0].float().sum(), 0, len(relevance))
-            raise ConfigError(f"loss on={loss.on!r}: the model gives only {', '.join(scores)}")
+            raise unknown_scores(key, loss.on, scores)
         missing = loss.needs - extras.keys()
         if missing:
             raise ConfigError(
-                f"{type(loss).__name__} needs {', '.join(sorted(missing))}, which the model does not give"
+                f"loss.losses.{key}: {type(loss).__name__} needs {', '.join(sorted(missing))}, which the model does "
+                "not give"
             )
         relevance = extras.get(f"relevance/{loss.on}", relevance)
         if not loss.soft:
@@ -118,6 +120,19 @@ class CompositeLoss(nn.Module):
         return LossValue(result.value, result.rows, result.skipped + int((~present).sum()))
 
 
+class LossError(ConfigError):
+    """A loss of the user's own has raised something."""
+
+
+def unknown_scores(key: str, on: object, scores: Iterable[str]) -> ConfigError:
+    """Say that a loss is on scores that there are not, and on which it can be."""
+    known = list(dict.fromkeys((*scores, *sorted(OPTIONAL_PARTS, reverse=True))))
+    near = hint(nearest_names(str(on), known))
+    if on == "region":
+        near = "; a region stands in the place of its query's video, so give on=video or on=fused"
+    return ConfigError(f"loss.losses.{key}.on={on}: there are no such scores, choose {' | '.join(known)}{near}")
+
+
 def computed(key: str, loss: Loss, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
     """Compute a loss, and name it in what goes wrong.
 
@@ -125,7 +140,7 @@ def computed(key: str, loss: Loss, scores: Tensor, relevance: Tensor, extras: di
         ConfigError: it gives no value of one number; of a loss of the user's own also, it fails.
     """
     what = f"loss.losses.{key}: {type(loss).__name__}"
-    with named(f"{what} fails in compute", is_own(type(loss))):
+    with named(f"{what} fails in compute", is_own(type(loss)), LossError):
         result: object = loss.compute(scores, relevance, extras)
     if not isinstance(result, LossValue):
         raise ConfigError(

@@ -24,7 +24,7 @@ from muvr_train.runner.classes import build, check_classes
 from muvr_train.runner.data import Data, protocol_of
 from muvr_train.runner.models import trial_model
 from muvr_train.runner.subject import split_of
-from muvr_train.runner.trial import try_scoring
+from muvr_train.runner.trial import try_losses, try_scoring
 from muvr_train.search.required import needed_modes, refuse_missing
 from muvr_train.search.sources import ModelScores, supported_modes
 from muvr_train.search.texts import best_mode, official_texts, served_modes
@@ -38,11 +38,11 @@ def try_settings(cfg: DictConfig) -> None:
     """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
     model = trial_model(cfg)
     try_calibration(cfg, model)
-    try_scoring(model)
+    loss = build_loss(cfg)
+    try_losses(loss, model, try_scoring(model, loss.needs))
     for name, node in cfg.callbacks.items():
         if isinstance(node, DictConfig):
             check_classes(node, f"callbacks.{name}")
-    loss = build_loss(cfg)
     check_reader(cfg, loss)
     if cfg.data.get("soft_mixing") and not any(getattr(part, "soft", False) for part in loss.losses.values()):
         raise ConfigError(
