@@ -7,16 +7,21 @@ from torch import Tensor
 
 from muvr_train.losses.base import Loss, LossValue, mean_over_rows, require_positive, split_judged
 
+SLOPE = 10.0
+"""How steep the loss is above a score of 1."""
+
 
 class HardNegativeLoss(Loss):
     """Mean over rows of -log(max(1 - hardest negative, floor)) (S2VS, arXiv 2304.03378, eq. 6).
 
-    Rows without a negative are skipped and counted; a blank video, whose score is -inf, is none. Scores should lie in
-    [0, 1], so `unit_range` is on by default.
+    Rows without a negative are skipped and counted; a blank video, whose score is -inf, is none. It is written for
+    scores in [0, 1], so `unit_range` is on by default. A deviation from the paper, whose scores end there: above 1,
+    where networks with a residual can score, 10 (score - 1) is added, so that the hardest negatives have a gradient,
+    as steep as that of the logarithm at 0.9.
 
     Args:
         on: "fused" or the name of a part.
-        floor: keeps the logarithm finite; below it a row has no gradient.
+        floor: keeps the logarithm finite; a score from 1 - floor to 1 has no gradient.
         unit_range: see `Loss`.
     """
 
@@ -34,4 +39,5 @@ class HardNegativeLoss(Loss):
         with torch.autocast(device_type=scores.device.type, enabled=False):
             hardest = self._prepare(scores).masked_fill(~negative, float("-inf")).amax(dim=1)
             hardest = torch.where(keep, hardest, 0.0)
-            return mean_over_rows(-(1 - hardest).clamp(min=self.floor).log(), keep)
+            beyond = SLOPE * (hardest - 1).clamp(min=0)
+            return mean_over_rows(beyond - (1 - hardest).clamp(min=self.floor).log(), keep)

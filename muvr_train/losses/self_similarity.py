@@ -11,8 +11,9 @@ from muvr_train.losses.base import Loss, LossValue, require_positive
 class SelfSimilarityLoss(Loss):
     """Mean over queries of -log(max(score of a video with itself, floor)) (S2VS, arXiv 2304.03378, eq. 6).
 
-    Scores should lie in [0, 1], so `unit_range` is on by default. The extra `self` comes from the video part, so `on`
-    is "video" unless a model provides another.
+    It is written for scores in [0, 1], so `unit_range` is on by default. A deviation from the paper, whose scores end
+    there: one above 1, which networks with a residual give, counts as 1 and has no gradient. The extra `self` comes
+    from the video part, so `on` is "video" unless a model provides another.
 
     Args:
         on: the part that `self` belongs to.
@@ -31,5 +32,5 @@ class SelfSimilarityLoss(Loss):
         """The loss; see the class."""
         with torch.autocast(device_type=scores.device.type, enabled=False):
             own = self._prepare(extras["self"])
-            total = -own.clamp(min=self.floor).log().sum()
+            total = -torch.where(own > 1, 1.0, own).clamp(min=self.floor).log().sum()
         return LossValue(total / max(len(own), 1), len(own), 0)

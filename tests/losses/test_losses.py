@@ -253,6 +253,49 @@ def test_parameters_of_a_loss_are_parameters_of_the_composite():
     assert {name: float(p.grad) for name, p in loss.named_parameters()} == {"losses.own.logit_scale": 2.0}
 
 
+@pytest.mark.parametrize("unit_range", [True, False])
+def test_inside_their_domain_the_halves_of_sshn_are_the_reference_to_the_last_bit(unit_range):
+    """Also between 1 - floor and 1, where the reference has no gradient."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.cat([torch.rand(200, generator=generator), 1 - torch.rand(50, generator=generator) * 2e-3])
+    values = torch.cat([values, torch.tensor([0.0, 1.0, 1 - 1e-3])])
+    scores = (2 * values - 1 if unit_range else values)[:, None]
+    mapped = (scores + 1) / 2 if unit_range else scores
+    assert float(mapped.max()) == 1.0
+
+    for kind in ("hard", "self"):
+        ours, theirs = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+        own = (theirs + 1) / 2 if unit_range else theirs
+        if kind == "hard":
+            result = HardNegativeLoss(unit_range=unit_range)(ours, torch.zeros_like(ours))
+            reference = (-(1 - own).clamp(min=1e-3).log()).sum() / len(own)
+        else:
+            nothing = torch.zeros(len(own), 1)
+            result = SelfSimilarityLoss(unit_range=unit_range)(nothing, nothing, {"self": ours[:, 0]})
+            reference = -own.clamp(min=1e-3).log().sum() / len(own)
+        result.backward()
+        reference.backward()
+        assert torch.equal(result, reference), kind
+        assert torch.equal(ours.grad, theirs.grad), kind
+
+
+@pytest.mark.parametrize("score", [1.0001, 1.2, 3.0, 1e4])
+def test_above_their_domain_the_halves_of_sshn_keep_their_sense(score):
+    """A residual network scores beyond 1: a self-score there is good enough, a negative there the worst."""
+    own = torch.tensor([score], requires_grad=True)
+    value = SelfSimilarityLoss(unit_range=False)(torch.zeros(1, 1), torch.zeros(1, 1), {"self": own})
+    value.backward()
+    assert float(value) == 0.0 == float(own.grad)
+    scores = torch.tensor([[score, 0.3]], requires_grad=True)
+    value = HardNegativeLoss(unit_range=False)(scores, torch.zeros(1, 2))
+    value.backward()
+    assert float(value) == pytest.approx(-math.log(1e-3) + 10 * (score - 1), rel=1e-5)
+    assert scores.grad.tolist() == [[10.0, 0.0]]
+    mapped = torch.tensor([[2 * score - 1]], requires_grad=True)
+    HardNegativeLoss()(mapped, torch.zeros(1, 1)).backward()
+    assert float(mapped.grad) == 5.0
+
+
 def test_mistakes_are_named():
     with pytest.raises(ConfigError, match=r"loss.weights.infonc: .*did you mean 'infonce'"):
         CompositeLoss({"infonce": InfoNCELoss()}, {"infonc": 1.0})
@@ -260,7 +303,7 @@ def test_mistakes_are_named():
         CompositeLoss({"infonce": InfoNCELoss()}, {"infonce": -1})
     with pytest.raises(ConfigError, match="at least one"):
         CompositeLoss({"infonce": None})
-    with pytest.raises(ConfigError, match="on='vidio': the model gives only fused"):
+    with pytest.raises(ConfigError, match=r"loss.losses.a.on=vidio: .* fused \| .* 'video'"):
         CompositeLoss({"a": InfoNCELoss(on="vidio")})({"fused": torch.zeros(1, 1)}, torch.zeros(1, 1), {})
     with pytest.raises(ConfigError, match="SelfSimilarityLoss needs self"):
         CompositeLoss({"a": SelfSimilarityLoss()})({"video": torch.zeros(1, 1)}, torch.zeros(1, 1), {})
