@@ -131,6 +131,14 @@ class View:
         mixed = None if self.mixed is None else self.mixed[start:stop]
         return replace(self, clip=self.clip[start:stop], frame=self.frame[start:stop], mixed=mixed)
 
+    def within(self, most: int | None, rng: np.random.Generator) -> View:
+        """At most so many frames: a run at a random place, in which the video itself is seen; None keeps all."""
+        if most is None or len(self) <= most:
+            return self
+        before = int(np.count_nonzero(self.clip))  # of other clips, which are only ever shown before the own frames
+        start = int(rng.integers(max(0, before - most + 1), len(self) - most + 1))
+        return self.cut(start, start + most)
+
     def change(self, x: Tensor, other: Tensor | None) -> None:
         """Edit in place what was read: x [T, R, D]; other [T, R, D] are the frames `mixed` of the donor."""
         if other is not None:
@@ -147,18 +155,23 @@ def foreign_intro(view: View, rng: np.random.Generator, clip: Clip, length: int)
     return view.after(clip, np.arange(start, start + shown)).cut(0, max(len(view), shown + 1))
 
 
-def share_piece(view: View, pieces: Sequence[tuple[Clip, Frames]], share: float) -> View:
+def share_piece(view: View, pieces: Sequence[tuple[Clip, Frames]], share: float, max_frames: int | None = None) -> View:
     """With probability `share` put one of the pieces in front, which other videos of the batch show too, as it is.
 
     Args:
         view: of a video.
         pieces: clips and their frames, title cards for example.
         share: in [0, 1].
+        max_frames: of the result: the piece, its beginning where it is long, takes at most half of them, and the view
+            is cut at a random place; None keeps all.
     """
     if view.chance.random() >= share:
         return view
     clip, frames = pieces[int(view.chance.integers(len(pieces)))]
-    return replace(view.after(clip, frames), lead=len(frames))
+    if max_frames is not None:
+        frames = frames[: max_frames // 2]
+        view = view.within(max_frames - len(frames), view.chance)
+    return replace(view.after(clip, frames), lead=len(frames)) if len(frames) else view
 
 
 TEMPORAL = (temporal_crop, shuffle_dropout, fast_forward, slow_motion, reverse, pause)
@@ -170,7 +183,8 @@ EDITS = tuple(edit.__name__ for edit in (*TEMPORAL, frame_mixing, foreign_intro,
 class FeatureAugment:
     """Applies each edit with its own probability in [0, 1]; temporal edits first, then mixing, then noise.
 
-    `max_frames` cuts the result (a crop at a random place), so that a batch stays bounded; None keeps all.
+    `max_frames` cuts the result (a crop at a random place, in which the video itself is seen), so that a batch stays
+    bounded; None keeps all.
     """
 
     temporal_crop: float = 0.0
@@ -215,7 +229,4 @@ class FeatureAugment:
         view = View(clips, own, frames, rng, mixed, blurs=blurs)
         if "foreign_intro" in drawn:
             view = foreign_intro(view, rng, *donor(rng))
-        if self.max_frames is not None and len(view) > self.max_frames:
-            start = int(rng.integers(0, len(view) - self.max_frames + 1))
-            view = view.cut(start, start + self.max_frames)
-        return view
+        return view.within(self.max_frames, rng)

@@ -124,7 +124,10 @@ class SelfSupervisedBatches(Dataset[Batch]):
         ]
         if self.shared_intros:
             pieces = self._pieces(n)
-            views = [share_piece(view, pieces, self.shared_intros) for view in views]
+            views = [
+                share_piece(view, pieces, self.shared_intros, (self.weak if row < len(ids) else self.strong).max_frames)
+                for row, view in enumerate(views, start=own.start)
+            ]
         tokens = load_views(self.store, views)
         present = {"video": torch.ones(len(views), dtype=torch.bool), "text": torch.zeros(len(views), dtype=torch.bool)}
         relevance = torch.from_numpy(mixing.relevance())

@@ -115,6 +115,40 @@ def test_a_shared_piece_keeps_its_values() -> None:
     assert not (x[3:] == numbered(7)[3:]).any()
 
 
+@given(frames=st.integers(1, 40), card=st.integers(1, 60), most=st.integers(1, 20), seed=st.integers(0, 1000))
+def test_no_view_is_longer_than_asked_or_without_its_own_video(frames: int, card: int, most: int, seed: int) -> None:
+    """Whatever intros and title cards stand in front."""
+    everything = FeatureAugment(**dict.fromkeys(augment.EDITS, 0.5) | {"foreign_intro": 1.0}, max_frames=most)
+    view = everything(OWN, frames, rng(seed), donor)
+    assert len(view) <= most
+    assert "own" in {name for name, _ in shown(view)}
+    behind = augment.share_piece(view, [(("cards", "card"), np.arange(card))], 1.0, most)
+    seen = shown(behind)
+    length = min(card, most // 2)
+    assert seen[:length] == [("card", frame) for frame in range(length)], "what others show too, from its beginning"
+    assert behind.lead == length
+    rest = seen[length:]
+    assert "own" in {name for name, _ in rest}
+    assert len(seen) == min(most, length + len(view))
+    assert any(rest == shown(view)[start : start + len(rest)] for start in range(len(view)))
+    x = torch.ones(len(behind), 2, 4)
+    behind.change(x, None if behind.mixed is None else torch.full_like(x, 3.0))
+    assert torch.equal(x[:length], torch.ones(length, 2, 4))
+
+
+def test_a_piece_that_fits_changes_nothing_else() -> None:
+    piece = ("cards", "card"), np.arange(3)
+    for most in (None, 8, 7):
+        view = FeatureAugment(noise=1.0)(OWN, 4, rng(), donor)
+        behind = augment.share_piece(view, [piece], 1.0, most)
+        assert shown(behind)[3:] == [("own", i) for i in range(4)]
+        x = numbered(7)
+        behind.change(x, None)
+        if most is None:
+            expected = x
+        assert torch.equal(x, expected)
+
+
 def test_noise_has_the_strength_it_says() -> None:
     x = torch.ones(200, 2, 64)
     assert (augment.noise(x, rng(), 0.1) - x).std().item() == pytest.approx(0.1, rel=0.05)
