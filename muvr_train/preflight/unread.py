@@ -11,9 +11,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
 
+TRAINING = {
+    **dict.fromkeys(("batch", "augment", "mining", "part_dropout", "workers", "prefetch", "joint_share"), "data"),
+    **dict.fromkeys(("soft_mixing", "optional_parts", "regions", "shared_intros"), "data"),
+    **dict.fromkeys(
+        ("max_epochs", "steps_per_epoch", "accumulate", "gradient_clip", "ema", "every_n_epochs"), "trainer"
+    ),
+    **dict.fromkeys(("checkpoint_every_n_steps", "monitor", "early_stop_patience", "precision"), "trainer"),
+}
+"""Names that only training reads, and the groups that they are in."""
+
 
 def check_unread(cfg: DictConfig, keys: Collection[str]) -> None:
-    """Refuse settings of questions and of reranking that were typed and that nothing reads.
+    """Refuse settings of training, of questions and of reranking that were typed and that an evaluation does not read.
 
     Args:
         cfg: the composed config.
@@ -22,6 +32,13 @@ def check_unread(cfg: DictConfig, keys: Collection[str]) -> None:
     Raises:
         ConfigError: naming the key and why.
     """
+    for key in keys:
+        group, _, rest = key.partition(".")
+        if TRAINING.get(rest.partition(".")[0]) == group:
+            why = "only training reads it"
+            if key == "trainer.precision":
+                why += ", and an evaluation multiplies in float32 (scoring_precision=bf16 rounds what it multiplies)"
+            raise ConfigError(f"{key}= changes nothing here: {why}. Leave it out")
     for key, why in _unread(cfg):
         if key in keys and OmegaConf.select(cfg, key) is not None:
             raise ConfigError(f"{key}= changes nothing here: {why}. Leave it out")

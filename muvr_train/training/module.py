@@ -67,9 +67,9 @@ class RetrievalModule(pl.LightningModule):
         self.recipe = recipe or {}
         self.last_logged: dict[str, float] = {}
         self.anchor = Anchor() if group.size > 1 else None
-        for piece, count in freeze(self, self.lr_ratios).items():
+        for piece, what in freeze(self, self.lr_ratios).items():
             if group.is_first:
-                log.info("optimizer.lr_ratios: %r freezes %d numbers", piece, count)
+                log.info("optimizer.lr_ratios: %r freezes %s", piece, what)
         leave_unseen(retriever.head, loss, group)
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from muvr_train.errors import ConfigError
+from muvr_train.errors import ConfigError, shorten
 from muvr_train.names import hint, nearest_names
 
 BASE = "base"
@@ -51,15 +51,18 @@ def refuse_unused(names: Iterable[str], ratios: Mapping[str, float]) -> None:
         raise ConfigError(f"optimizer.lr_ratios: no parameter has {piece!r} in its name{listed}")
 
 
-def freeze(module: nn.Module, ratios: Mapping[str, float]) -> dict[str, int]:
-    """Freeze the parameters of a ratio of 0: no gradient, no weight decay. Gives how many numbers each has frozen."""
-    frozen: dict[str, int] = {}
+def freeze(module: nn.Module, ratios: Mapping[str, float]) -> dict[str, str]:
+    """Freeze the parameters of a ratio of 0: no gradient, no weight decay. Says how many and where, by piece."""
+    frozen: dict[str, dict[str, int]] = {}
     for name, parameter in module.named_parameters():
         part = group_of(name, ratios)
         if ratios.get(part) == 0:
             parameter.requires_grad_(False)
-            frozen[part] = frozen.get(part, 0) + parameter.numel()
-    return frozen
+            end = name.index(part) + len(part.rstrip("."))
+            place = name[:end] + name[end:].partition(".")[0]
+            places = frozen.setdefault(part, {})
+            places[place] = places.get(place, 0) + parameter.numel()
+    return {part: f"{sum(places.values())} numbers in {shorten(list(places), 8)}" for part, places in frozen.items()}
 
 
 def parameter_groups(

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from muvr_train import cli
 from muvr_train.errors import ConfigError
+from muvr_train.preflight.unread import TRAINING
 
 BASE = ["experiment=s2vs_evaclip"]
 MUVR = [*BASE, "data=muvr", "data.annotations=a", "data.features=f"]
@@ -81,10 +83,22 @@ def test_what_is_possible_passes(args: list[str], tmp_path: Path, monkeypatch: p
     assert cli.prepare(args, "train")
 
 
-def test_evaluation_ignores_what_training_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_refuses_what_only_training_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is typed: configs of data and trainer may hold it, and what evaluation reads too is taken."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert cli.prepare(["model=frame_max", "data.joint_share=0.25", "data.mining.top=5"], "evaluate")
+    for text in ("data.joint_share=0.25", "data.mining.top=5"):
+        with pytest.raises(ConfigError, match=f"{text.partition('=')[0]}= changes nothing here: only training reads"):
+            cli.prepare(["model=frame_max", text], "evaluate")
+    assert cli.prepare(
+        ["model=frame_max", "trainer=gpu", "data.regime=joint", "data.fractions=[0.5,0.2,0.3]"], "evaluate"
+    )
+
+
+def test_what_only_training_reads_is_there() -> None:
+    for name, group in TRAINING.items():
+        files = (Path(__file__).parents[2] / "configs" / group).glob("*.yaml")
+        assert any(name in OmegaConf.load(file) for file in files), f"{group}.{name}"
 
 
 def test_evaluation_takes_one_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,12 +51,26 @@ def test_network_head_text_map_and_loss_are_groups() -> None:
     assert group_of("retriever.head.bias.text", {"text_part": 3.0}) == BASE
 
 
+def test_the_log_says_what_a_piece_freezes(caplog: pytest.LogCaptureFixture) -> None:
+    """`head` is also a part of S2VS: who means the fusion head says retriever.head."""
+    with caplog.at_level("INFO"):
+        module = make_module({"head": 0.0, "scale": 0.0})
+    parts = module.retriever.network.head, module.retriever.head
+    count = sum(parameter.numel() for part in parts for parameter in part.parameters())
+    assert set(caplog.messages) == {
+        f"optimizer.lr_ratios: 'head' freezes {count} numbers in retriever.network.head, retriever.head",
+        "optimizer.lr_ratios: 'scale' freezes 2 numbers in retriever.network.residual_scale, loss.losses.own.log_scale",
+    }
+
+
 @pytest.mark.parametrize("more", [{}, {"residual_scale": 10.0}])
 def test_a_ratio_of_zero_freezes(more: dict[str, float], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         module = make_module({**more, "retriever.network.": 0.0}, lr=0.1, weight_decay=0.5).train()
     count = sum(parameter.numel() for parameter in module.retriever.network.parameters())
-    assert caplog.messages == [f"optimizer.lr_ratios: 'retriever.network.' freezes {count} numbers"]
+    assert caplog.messages == [
+        f"optimizer.lr_ratios: 'retriever.network.' freezes {count} numbers in retriever.network"
+    ]
     before = {name: value.clone() for name, value in module.state_dict().items()}
     optimizer = optimizer_of(module)
     for _ in range(2):
