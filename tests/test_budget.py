@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from muvr_train import cli
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.types import Benchmark, Partition
 from muvr_train.budget import demands, mining_demands, refuse_small_budget
@@ -21,6 +22,10 @@ from muvr_train.models.fusion.combiner import Combiner
 from muvr_train.models.fusion.weighted import WeightedFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
+from muvr_train.preflight.compose import Composer
+from muvr_train.runner.data import open_data
+from muvr_train.runner.models import build_retriever, limited
+from muvr_train.runner.refusals import evaluated_parts, refuse_holes
 from muvr_train.search import shares
 from muvr_train.search.exhaustive import Demand
 from muvr_train.search.held import HeldScores
@@ -29,6 +34,7 @@ from muvr_train.search.planning import QuerySizes
 from muvr_train.search.sources import ModelScores
 from muvr_train.search.texts import served_modes
 from tests.parts import make_parts
+from tests.toy import make_toy
 
 World = tuple[Path, FeatureStore]
 
@@ -168,3 +174,28 @@ def test_partitions_without_features_and_scores_at_hand_need_nothing(world: Worl
     held = HeldScores({"v": {"news": ModelScores(source.model, world[1]).score(news, ("v",))["v"]}})
     assert list(demands(held, benchmark, ("v",))) == []
     refuse_small_budget(held, [("", Demand(10**9, 10**9))])
+
+
+def test_a_run_asks_for_enough_for_all_its_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of validation, test and the folds that follow, the one that needs most, and mining, decide."""
+    monkeypatch.setenv("MUVR_TRAIN_CACHE", str(tmp_path / "cache"))
+    make_toy(tmp_path)
+
+    def asked(*settings: str) -> tuple[list[int], float]:
+        folders = f"data.annotations={tmp_path}/annotations", f"data.features={tmp_path}/features"
+        argv = ["data=muvr", *folders, "model=frame_max", "memory_budget=10kB", *settings]
+        cfg = Composer(cli.config_dir(), "train").compose(argv)
+        data = open_data(cfg)
+        model = limited(build_retriever(cfg.model, cfg.fusion, data.store.dims), cfg)
+        with pytest.raises(ConfigError, match=r"memory_budget=10\.0 kB is too small for") as caught:
+            refuse_holes(cfg, model, data)
+        sizes = [len(part.queries) for part in evaluated_parts(cfg, data, trained=True)]
+        return sizes, float(str(caught.value).split("give at least ")[1].split(" ")[0])
+
+    sizes, needed = asked("data.fractions=[0.4,0.2,0.4]")
+    assert sizes[0] < sizes[1]
+    _, mined = asked("data.fractions=[0.4,0.2,0.4]", "data.mining.every_n_epochs=1")
+    assert mined >= needed
+    folds, _ = asked("benchmark.folds=3", "benchmark.fold=0")
+    assert len(folds) == 6
+    assert len(asked("benchmark.folds=3", "benchmark.fold=2")[0]) == 2

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from muvr_train.runner.processes import _how_to_go_on
 from tests.interrupts import hear_interrupts
@@ -116,6 +117,22 @@ def test_a_run_is_the_same_in_any_number_of_processes(runs: Runs, count: int) ->
         assert code == 0, err
         tables.append(table)
     assert tables[0] == tables[1]
+
+
+def test_all_parameters_of_a_fusion_head_are_the_same_in_two_processes(runs: Runs) -> None:
+    """Under InfoNCE, which does not see biases: these stay 0, instead of following rounding errors."""
+    runs.settings[0] = "experiment=fusion_gated"
+    weights = []
+    for name, trainer in (("one", "cpu"), ("several", "ddp_cpu")):
+        code, _, err = runs.train(name, f"trainer={trainer}")
+        assert code == 0, err
+        assert err.count("not trained, as no loss of this run sees what they do: head.bias") == 1
+        file = runs.folder / "checkpoints" / name / "last.ckpt"
+        weights.append(torch.load(file, map_location="cpu", weights_only=True)["state_dict"])
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, rtol=0, atol=1e-5, msg=name)
+    assert all(float(weights[0][f"retriever.head.bias.{part}"]) == 0.0 for part in ("video", "text"))
+    assert float(weights[0]["retriever.head.log_scale.text"]) != 0.0
 
 
 def test_averaged_weights_and_a_teacher_are_the_same_in_two_processes(runs: Runs) -> None:
