@@ -11,8 +11,8 @@ from rich.console import Console
 
 from muvr_train.benchmarks.published import published_rows
 from muvr_train.reports.robustness_tables import interval_table
-from muvr_train.reports.tables import count_lines, partition_table, print_tables, recall_table
-from muvr_train.reports.write import write_results
+from muvr_train.reports.tables import count_lines, partition_table, print_tables, recall_table, winner_table
+from muvr_train.reports.write import remove_results, write_results
 from muvr_train.results import Results
 
 
@@ -52,6 +52,19 @@ def test_results_json_and_csv_read_back(tmp_path: Path) -> None:
     assert not list((tmp_path / "new").glob(".*"))
 
 
+def test_what_an_earlier_evaluation_left_is_removed_without_answers_and_files_of_others(tmp_path: Path) -> None:
+    old = "report.html", "scores_v.npz", "questions.jsonl", "reranking/report.html", "reranking/report_files/a.jpg"
+    for name in (*old, "answers.jsonl", "notes.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    remove_results(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.jsonl", "notes.txt"]
+    (tmp_path / "reranking").mkdir()
+    (tmp_path / "reranking" / "mine.txt").touch()
+    remove_results(tmp_path)
+    assert (tmp_path / "reranking" / "mine.txt").is_file()
+
+
 def test_trackers_get_the_named_metrics_only() -> None:
     flat = make_results(0.25).flat("val")
     assert flat["val/muvr_base/tv/mean/mAP"] == 0.25
@@ -72,6 +85,18 @@ def test_the_partition_table_is_in_percent_with_references_below() -> None:
     assert "63.1 / -" in published
     assert "58.0 / 44.6" in published
     assert lines.index(trained) < lines.index(published)
+
+
+def test_the_mean_of_one_partition_is_not_shown_twice() -> None:
+    both = make_results(0.5)
+    one = Results("muvr_base", [row for row in both.rows if row["partition"] != "dance"], both.per_query)
+    for table, heads in ((partition_table({"a": one}), "news"), (partition_table({"a": both}), "news dance mean")):
+        line = next(line for line in shown(table).splitlines() if "model" in line)
+        assert line.replace("┃", " ").split() == ["model", "query", *heads.split()]
+    with_mean = partition_table({"a": one}, published_rows("muvr_base", "tv"))
+    assert "mean" in shown(with_mean)
+    winners = shown(winner_table({"a": one, "b": one})).splitlines()
+    assert [line.split()[1] for line in winners if line.startswith("│")] == ["news"]
 
 
 def test_many_partitions_are_lines_and_intervals_of_those_that_have_one() -> None:

@@ -182,7 +182,11 @@ def test_hard_cases_of_a_run(place: Workplace) -> None:
 def test_no_hard_case(place: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
     mine.main(["max", "--threshold", "1e-9"])
     assert "no queries are below 1e-09" in capsys.readouterr().out
-    assert mined(Path("max/hard_cases_tv")) == {"news": [], "dance": []}
+    assert not Path("max/hard_cases_tv").exists()
+    mine.main(["pool", "--mode", "v", "--threshold", "0.9", "--out", "was"])
+    mine.main(["max", "--threshold", "1e-9", "--out", "was"])
+    assert "no queries are below 1e-09: no file is written" in capsys.readouterr().out
+    assert mined(Path("was")) == {}
 
 
 @pytest.mark.parametrize(

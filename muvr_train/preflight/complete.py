@@ -141,7 +141,7 @@ def _subject(cfg: DictConfig) -> str:
 
 
 def refuse_replacing(cfg: DictConfig) -> None:
-    """Refuse a results folder that holds a training run, or an evaluation of something else.
+    """Refuse a results folder that holds a training run, an evaluation of something else, or reranking that is lost.
 
     Some of its files would be replaced and others would stay, such as saved scores and the report. Of two evaluations
     that ask questions all are replaced, which is only warned of.
@@ -152,7 +152,8 @@ def refuse_replacing(cfg: DictConfig) -> None:
     if cfg.overwrite:
         return
     try:
-        meta = json.loads((Path(cfg.out) / "results.json").read_text(encoding="utf-8"))["meta"]
+        found = json.loads((Path(cfg.out) / "results.json").read_text(encoding="utf-8"))
+        meta, reranked = found["meta"], [row["name"] for row in found.get("reranked", ())]
         before, config = meta.get("checkpoint_sha256"), meta["config"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return
@@ -173,6 +174,11 @@ def refuse_replacing(cfg: DictConfig) -> None:
         raise ConfigError(
             f"out={cfg.out} holds results of {old}, and those of {new} would replace them: choose another out=, or add "
             "overwrite=true"
+        )
+    if reranked and not cfg.get("rerank"):
+        raise ConfigError(
+            f"out={cfg.out} holds reranked results ({reranked[0]}), which would be dropped, as you leave out rerank=: "
+            "choose another out=, or add overwrite=true (the answers stay in answers.jsonl)"
         )
 
 

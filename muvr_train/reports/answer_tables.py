@@ -107,14 +107,14 @@ def published_table(references: Sequence[PublishedRow]) -> Table:
 
 
 def figure(metrics: Mapping[str, float | None], name: str) -> str:
-    """Write a metric and its standard error.
+    """Write a metric and its standard error; an error of 0 (all are equal) says nothing of other questions: none.
 
     >>> figure({"accuracy": 0.655, "accuracy_se": 0.034}, "accuracy")
     '65.5 ± 3.4'
     >>> figure({"reranking_score": -0.5}, "reranking_score")
     '-0.50'
     """
-    value, error = metrics.get(name), metrics.get(f"{name}{ERROR}")
+    value, error = metrics.get(name), metrics.get(f"{name}{ERROR}") or None
     if value is None:
         return MISSING
     if name in SIGNED:

@@ -51,6 +51,12 @@ class Scale:
     high: float
     image: str
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Both ends as text, with the digits that their size needs."""
+        form = ".2f" if self.high >= 0.1 else ".2g"
+        return f"{self.low:{form}}", f"{self.high:{form}}"
+
 
 def render_page(content: ReportContent) -> str:
     """Make the page.

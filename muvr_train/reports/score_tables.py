@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from muvr_train.benchmarks.expressions import UPPER_BOUND
+from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.reports.content import ReportContent
 from muvr_train.reports.robustness_tables import MOST_COLUMNS
 from muvr_train.results import Results
@@ -44,9 +45,24 @@ class ScoreTable:
 
 
 def partitions_of(content: ReportContent) -> list[str]:
-    """Names of all partitions with rows, in order, the mean last."""
+    """Names of all partitions with rows, in order, the mean last; without it where it is over one alone."""
     names = dict.fromkeys(str(row["partition"]) for results in content.named.values() for row in results.rows)
-    return [name for name in names if name != "mean"] + (["mean"] if "mean" in names else [])
+    ordered = [name for name in names if name != "mean"] + (["mean"] if "mean" in names else [])
+    return without_repeated_mean(ordered, content.references)
+
+
+def without_repeated_mean(partitions: Iterable[str], published: Iterable[PublishedRow] = ()) -> list[str]:
+    """Partitions as they are shown: without the mean where it is over one alone, and no published row has one.
+
+    >>> without_repeated_mean(["copies", "mean"])
+    ['copies']
+    """
+    names = list(partitions)
+    return (
+        names[:1]
+        if len(names) == 2 and names[1] == "mean" and "mean" not in {r.partition for r in published}
+        else names
+    )
 
 
 def table_by_partition(content: ReportContent, metric: str) -> ScoreTable | None:
@@ -118,7 +134,8 @@ def metric_names(content: ReportContent, extra: bool = False) -> list[str]:
 
 def counts_table(results: Results) -> ScoreTable:
     """What was counted, left out or removed: a line per mode and partition, without columns of zeros."""
-    rows: list[Mapping[str, Any]] = list(results.rows)
+    shown = without_repeated_mean(dict.fromkeys(str(row["partition"]) for row in results.rows))
+    rows: list[Mapping[str, Any]] = [row for row in results.rows if row["partition"] in shown]
     names = dict.fromkeys(name for row in rows for name, value in row["counts"].items() if value)
     lines = [
         Row((str(row["mode"]), str(row["partition"])), tuple(Cell(whole(row["counts"].get(name))) for name in names))

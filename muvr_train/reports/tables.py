@@ -12,6 +12,7 @@ from rich.table import Table
 from muvr_train.benchmarks.expressions import OPERATORS, SIGNS, UPPER_BOUND
 from muvr_train.benchmarks.published import PublishedRow
 from muvr_train.reports.robustness_tables import MOST_COLUMNS, robustness_tables
+from muvr_train.reports.score_tables import without_repeated_mean
 from muvr_train.reports.write import all_notes
 from muvr_train.results import Results
 
@@ -34,7 +35,7 @@ def partition_table(
     pooled = any("uAP" in row["metrics"] for row in rows)  # type: ignore[operator]
     title = ("mAP / uAP (%)" if pooled else "mAP (%)") + (f" of {escape(about)}" if about else "")
     table = Table(title=title, title_justify="left")
-    partitions = list(dict.fromkeys(str(row["partition"]) for row in rows))
+    partitions = without_repeated_mean(dict.fromkeys(str(row["partition"]) for row in rows), references)
     lines: list[tuple[str, str, list[str], str | None]] = []
     for name, results in named.items():
         for mode in results.modes:
@@ -106,7 +107,8 @@ def winner_table(named: Mapping[str, Results]) -> Table:
         for row in results.rows:
             found = best.setdefault(str(row["partition"]), {})
             found[name] = max(found.get(name, 0.0), row["metrics"]["mAP"])  # type: ignore[index]
-    for partition, values in best.items():
+    for partition in without_repeated_mean(best):
+        values = best[partition]
         first, second, *_ = [*sorted(values, key=lambda name: -values[name]), ""]
         gap = values[first] - values.get(second, values[first])
         table.add_row(partition, escape(first), f"{100 * values[first]:.1f}", escape(second), f"{100 * gap:.1f}")

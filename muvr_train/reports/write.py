@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,10 @@ DEFINITIONS = {
 
 
 def remove_results(folder: Path) -> None:
-    """Remove what an earlier evaluation left in a folder and the next one may not write again."""
+    """Remove what an earlier evaluation left in a folder and the next one may not write again.
+
+    Answers stay: they were dear, and another reranking goes on with them.
+    """
     for pattern in (
         "report.html",
         "report.md",
@@ -81,9 +85,16 @@ def remove_results(folder: Path) -> None:
         "scores_*.npz",
         "reranked_scores_*.npz",
         "similarity_map.png",
+        "questions.jsonl",
+        "per_question.csv",
+        "reranking/report.html",
+        "reranking/report_files/*.jpg",
     ):
         for path in folder.glob(pattern):
             path.unlink()
+    for path in (folder / "reranking" / "report_files", folder / "reranking"):
+        with suppress(OSError):  # there is none, or something else is in it
+            path.rmdir()
 
 
 def write_results(

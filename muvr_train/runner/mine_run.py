@@ -84,10 +84,14 @@ def _mine(scores: ScoreFile, benchmark: Benchmark, threshold: float, pairs: int 
     kept = evaluate_scores(FileScores(scores), benchmark, protocol).kept
     found = {part.partition.name: mine(part.partition, part.judged, threshold, pairs) for part in kept}
     folder = out or scores.path.parent / f"hard_cases_{scores.mode}"
-    folder.mkdir(parents=True, exist_ok=True)
     for part in kept:
         name = part.partition.name
-        write_qa(folder / f"{name}.jsonl", questions(part.partition, found[name]))
+        path = folder / f"{name}.jsonl"
+        if found[name].cases:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_qa(path, questions(part.partition, found[name]))
+        else:
+            path.unlink(missing_ok=True)  # of an earlier mining
     _print(found, scores, threshold, folder)
 
 
@@ -114,6 +118,4 @@ def _print(found: Mapping[str, Mined], scores: ScoreFile, threshold: float, fold
     if pairs:
         console.print(f"{pairs} pairs are in {folder}/<partition>.jsonl", soft_wrap=True, markup=False)
     else:
-        console.print(
-            f"no {asked} are below {threshold:g}: the files in {folder} are empty", soft_wrap=True, markup=False
-        )
+        console.print(f"no {asked} are below {threshold:g}: no file is written", soft_wrap=True, markup=False)

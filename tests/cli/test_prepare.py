@@ -300,3 +300,16 @@ def test_results_of_another_untrained_model_are_not_replaced(tmp_path: Path, mon
     with pytest.raises(ConfigError, match="holds results of frame_max, and those of chamfer would replace them"):
         cli.prepare(["model=chamfer", "out=there"], "evaluate")
     cli.prepare(["model=chamfer", "out=there", "overwrite=true"], "evaluate")
+
+
+def test_reranked_results_are_not_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cfg = Composer(cli.config_dir(), "evaluate").compose(["model=frame_max"])
+    config = {key: OmegaConf.to_container(cfg[key]) for key in ("model", "fusion")}
+    results_of(tmp_path / "there", model="frame_max", config={**config, "scores": None})
+    path = tmp_path / "there" / "results.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "reranked": [{"name": "asked"}]}))
+    with pytest.raises(ConfigError, match=r"out=there holds reranked results \(asked\), .*as you leave out rerank="):
+        cli.prepare(["model=frame_max", "out=there"], "evaluate")
+    cli.prepare(["model=frame_max", "out=there", "overwrite=true"], "evaluate")
+    cli.prepare(["model=frame_max", "out=there", "rerank=keep_drop", "answerer=coin"], "evaluate")

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from muvr_train.benchmarks.published import published_rows
-from muvr_train.reports.answer_tables import print_answer_tables
+from muvr_train.reports.answer_tables import figure, print_answer_tables
 
 
 def row(setting: str, partition: str, accuracy: float | None, **more: Any) -> dict[str, Any]:
@@ -35,6 +35,12 @@ def shown(rows: list[dict[str, Any]], *more: Any) -> str:
     console = Console(file=io.StringIO(), width=160)
     print_answer_tables(rows, "my [model]", *more, console=console)
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_an_error_of_zero_is_none() -> None:
+    assert figure({"accuracy": 1.0, "accuracy_se": 0.0}, "accuracy") == "100.0"
+    assert figure({"reranking_score": 1.0, "reranking_score_se": 0.0}, "reranking_score") == "+1.00"
+    assert figure({"accuracy": 0.5, "accuracy_se": 0.0004}, "accuracy") == "50.0 ± 0.0"
 
 
 def test_one_setting_shows_every_row_and_a_last_line() -> None:

@@ -16,7 +16,7 @@ from muvr_train.errors import DataError
 from muvr_train.reports.content import Limits, ReportContent
 from muvr_train.reports.latex import render_latex
 from muvr_train.reports.markdown import render_markdown
-from muvr_train.reports.page import render_page
+from muvr_train.reports.page import Scale, render_page
 from muvr_train.reports.report import write_reports
 from muvr_train.reports.score_tables import Cell, Row, ScoreTable, upright
 from muvr_train.reports.write import write_results
@@ -244,8 +244,17 @@ def test_a_benchmark_of_one_mode_without_uap_or_kept_scores() -> None:
     bare = Results("fivr_200k", [{**row, "metrics": {"mAP": 0.5}} for row in results.rows], results.per_query)  # type: ignore[dict-item]
     content = make_content()
     page = parsed(render_page(type(content)("x", {"x": bare}, {}, (1, 5))))
-    assert page.table("model", "query", "ISVR", "mean")[1] == ["x", "v", "50.0", "50.0"]
+    assert page.table("model", "query", "ISVR")[:2] == [["model", "query", "ISVR"], ["x", "v", "50.0"]]
+    assert not [table for table in page.tables if "mean" in (*table[0], *(cell for row in table for cell in row[:2]))]
     assert not [a for a in page.find("section") if a["id"] == "queries"]
+
+
+def test_the_ends_of_a_scale_have_the_digits_that_they_need() -> None:
+    assert [Scale("", -high, high, "").ends for high in (0.8, 0.0031, 0.00012)] == [
+        ("-0.80", "0.80"),
+        ("-0.0031", "0.0031"),
+        ("-0.00012", "0.00012"),
+    ]
 
 
 def test_no_query_is_shown_where_none_is_asked_for() -> None:
