@@ -109,7 +109,7 @@ class ExtractionSession:
             self._merge_parts()
             again = {name for name, status in self.statuses.items() if status.failed}
             again |= {job.id for job in lacking(self.jobs, self.streams, self.out)}
-            self.todo = [job for job in self.jobs if job.id in again]
+            self.todo = [job for job in self.jobs if job.id in again and job.streams]  # none: left out, not to be made
 
         in_step(group, prepare)
         self.todo, first = group.broadcast((self.todo, self.manifest))

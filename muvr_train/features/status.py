@@ -11,7 +11,8 @@ from muvr_train.features.rows import read_rows, write_rows
 
 FILE = "status.csv"
 OK, SHORT, TRUNCATED, UNDECODABLE, TIMEOUT = "ok", "short", "truncated", "undecodable", "timeout"
-STATUSES = (OK, SHORT, TRUNCATED, UNDECODABLE, TIMEOUT)
+DUPLICATE = "duplicate"
+STATUSES = (OK, SHORT, TRUNCATED, UNDECODABLE, TIMEOUT, DUPLICATE)
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class VideoStatus:
         id: its key in the store.
         path: the file.
         status: ok; short (it has fewer frames than were asked for; all are used); truncated (cut off or damaged; the
-            frames that decode are used); undecodable or timeout (no features).
+            frames that decode are used); undecodable or timeout (no features); duplicate (a file like another one,
+            left out on purpose).
         reason: why it is not ok; which reader gave up, where another one took over.
         declared: frames that the header promises; 0 where it does not say.
         found: frames that decode.

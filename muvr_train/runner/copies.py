@@ -21,7 +21,7 @@ from muvr_train.features.compose import SourceFrames
 from muvr_train.features.copies import PLAN, find_usable, read_plan
 from muvr_train.features.encoders.base import FrameEncoder
 from muvr_train.features.listing import list_videos
-from muvr_train.features.status import FILE, OK, VideoStatus, read_statuses
+from muvr_train.features.status import DUPLICATE, FILE, VideoStatus, read_statuses
 from muvr_train.features.store import FeatureStore
 from muvr_train.training.copies import extract_copies
 
@@ -57,7 +57,8 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
     corpus = f"edited copies of the videos in {cfg.data.videos or store} ({sizes})"
     benchmark = plan.benchmark()
     if left_out:
-        warning = f"{left_out} videos of the folder cannot be used; {store / FILE} says why"
+        count = "1 video of the folder is" if left_out == 1 else f"{left_out} videos of the folder are"
+        warning = f"{count} left out; {store / FILE} says why"
         corpus += f"; {warning}"
         benchmark = replace(benchmark, warnings=(warning,))
     return corpus, FeatureStore(store, cfg.residency, device), benchmark
@@ -103,7 +104,7 @@ def _usable(sources: SourceFrames, videos: Path) -> tuple[list[str], list[VideoS
         if name in twins and (other := first.setdefault(twins[name], name)) != name:
             usable.remove(name)
             reason = f"the same file as {other}"
-            failures.append(VideoStatus(f"{NAME}/{name}", str(sources.paths[name]), OK, reason))
+            failures.append(VideoStatus(f"{NAME}/{name}", str(sources.paths[name]), DUPLICATE, reason))
     if failures:
         log.warning("%d of %d videos in %s are left out%s", len(failures), len(sources.paths), videos, _names(failures))
     if not usable:

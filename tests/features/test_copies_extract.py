@@ -245,9 +245,14 @@ def test_open_copies_leaves_broken_and_equal_files_out_and_says_so(
     assert "2 of 10 videos" in caplog.text
     assert "broken.mp4" in caplog.text
     for told in (corpus, benchmark.warnings[0]):
-        assert "2 videos of the folder cannot be used" in told
+        assert "2 videos of the folder are left out" in told
         assert str(store.path / "status.csv") in told
     assert set(read_plan(store.path).sources) == set(NAMES)
+    kept = read_statuses(store.path)
+    assert kept["copies/broken"].status == "undecodable"
+    assert "cannot be decoded" in kept["copies/broken"].reason  # as it was found out, not what came of it later
+    assert (kept["copies/w0"].status, kept["copies/w0"].reason) == ("duplicate", "the same file as v0")
+    assert "copies/broken: undecodable" not in caplog.text  # told once, with the folder
     again, _, _ = open_copies(settings_of(folder), "cpu")
     assert again == corpus
 
