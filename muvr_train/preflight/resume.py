@@ -36,8 +36,8 @@ RUN_TIME = re.compile(
 )
 """Settings that decide no result, or tell seeds and folds apart."""
 LENGTH = re.compile(r"trainer\.(max_epochs|steps_per_epoch)")
-LEARNING = {"muvr_train.losses.sigmoid.SigmoidLoss": "learned"}
-"""Losses with numbers of their own, and the setting that says so."""
+NUMBERS = {"muvr_train.losses.sigmoid.SigmoidLoss": ("scale", "bias")}
+"""Losses with numbers of their own, which are saved as weights are, and the settings that say where these start."""
 
 
 class Change(NamedTuple):
@@ -161,17 +161,16 @@ def other_weights(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[
 
 def _other_losses(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
     for name in {**saved, **now}:
-        old, new = saved.get(name), now.get(name)
-        if _learns(old) or _learns(new):
-            for key in ("_target_", *LEARNING.values(), "scale", "bias"):
-                values = [ABSENT if node is None else node.get(key, ABSENT) for node in (old, new)]
-                if values[0] != values[1]:
-                    yield Change(f"loss.losses.{name}.{key}", *values)
-
-
-def _learns(loss: Any) -> bool:
-    flag = LEARNING.get(str(loss.get("_target_"))) if isinstance(loss, dict) else None
-    return flag is not None and bool(loss.get(flag, True))
+        old, new = (losses.get(name) or {} for losses in (saved, now))
+        targets = [str(loss.get("_target_", ABSENT)) for loss in (old, new)]
+        numbers = [NUMBERS.get(target, ()) for target in targets]
+        if numbers[0] != numbers[1]:
+            yield Change(f"loss.losses.{name}._target_", *targets)
+        yield from (
+            Change(f"loss.losses.{name}.{key}", old.get(key, ABSENT), new.get(key, ABSENT))
+            for key in numbers[0]
+            if old.get(key, ABSENT) != new.get(key, ABSENT)
+        )
 
 
 def _refusal(folder: Path, change: Change, typed: str | None) -> ConfigError:

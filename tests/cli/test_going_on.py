@@ -18,7 +18,7 @@ from muvr_train import cli
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.losses.base import Loss
 from muvr_train.preflight.compose import Composer
-from muvr_train.preflight.resume import LEARNING, changes, plain_settings, read_settings, trained_steps
+from muvr_train.preflight.resume import NUMBERS, changes, plain_settings, read_settings, trained_steps
 from muvr_train.preflight.runs import saved_overrides
 from tests.cli.test_prepare import composed, in_an_empty_folder, options, save_run  # noqa: F401
 
@@ -71,17 +71,24 @@ def test_what_makes_other_weights_is_refused_and_nothing_is_rewritten() -> None:
     composed(["resume_from=checkpoints/a"])
 
 
-def test_a_learned_loss_stays() -> None:
+def test_a_loss_with_numbers_of_its_own_stays() -> None:
     begun("a", "loss=sigmoid", "trainer.ema=0.9")
     for new in (
         "loss.losses.sigmoid.scale=5",
         "loss.losses.sigmoid=null",
         "loss=infonce",
-        "loss.losses.sigmoid.learned=false",
+        "loss.losses.sigmoid.bias=-5",
     ):
         with pytest.raises(ConfigError, match=r"loss\.losses\.sigmoid\."):
             cli.prepare(["resume_from=a", new], "train")
-    composed(["resume_from=a", "loss.losses.sigmoid.unit_range=true", "loss.weights.sigmoid=2"])
+    composed(
+        [
+            "resume_from=a",
+            "loss.losses.sigmoid.learned=false",
+            "loss.losses.sigmoid.unit_range=true",
+            "loss.weights.sigmoid=2",
+        ]
+    )
 
 
 FREE = [
@@ -146,14 +153,14 @@ def test_damaged_settings_are_named(text: str) -> None:
         cli.prepare(["resume_from=checkpoints/a"], "train")
 
 
-def test_no_loss_learns_but_those_that_are_listed() -> None:
+def test_no_loss_has_numbers_but_those_that_are_listed() -> None:
     """The check before torch is imported knows them by name."""
     for option in options("loss"):
         cfg = Composer(cli.config_dir(), "train").compose([f"loss={option}"])
         for node in cfg.loss.losses.values():
             loss = instantiate(node)
             assert isinstance(loss, Loss)
-            assert (next(loss.parameters(), None) is not None) == (node._target_ in LEARNING), node._target_
+            assert (next(loss.parameters(), None) is not None) == (node._target_ in NUMBERS), node._target_
             assert not dict(loss.named_buffers()), "a buffer is saved as well"
 
 
