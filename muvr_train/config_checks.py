@@ -10,7 +10,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from muvr_train.benchmarks.copies import deal_out
 from muvr_train.errors import ConfigError, DataError
+from muvr_train.features.listing import list_videos
 from muvr_train.models.baselines import BASELINES
 from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.annotated import check_annotated
@@ -96,7 +98,7 @@ def _check_entries(cfg: DictConfig) -> None:
 
 
 def check_paths(cfg: DictConfig) -> None:
-    """Check that the data that is named is there.
+    """Check that the data that is named is there, and of a folder of videos that they are enough.
 
     Raises:
         DataError: it is not.
@@ -107,6 +109,13 @@ def check_paths(cfg: DictConfig) -> None:
         value = OmegaConf.select(cfg, key, throw_on_missing=False)
         if value is not None and not Path(value).exists():
             raise DataError(f"{key}={value}: there is no such file or folder")
+    data = cfg.get("data")
+    if data is not None and data.get("kind") == "folder" and data.videos and not data.features:
+        names = [name for name, _ in list_videos(data.videos, key="data.videos")]
+        try:
+            deal_out(names, list(data.fractions), cfg.benchmark.get("folds"), cfg.benchmark.get("fold"))
+        except DataError as error:  # those that decode are not more
+            raise DataError(f"data.videos={data.videos}: {error}") from error
 
 
 def _is_own_model(cfg: DictConfig) -> bool:

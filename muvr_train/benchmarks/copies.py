@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+from muvr_train.benchmarks.chance import NOTABLE, chance_of
 from muvr_train.benchmarks.copies_draw import NAME, CopiesSettings, draw_cards, draw_held_out, draw_views, topic_of
 from muvr_train.benchmarks.copies_recipes import Recipe
 from muvr_train.benchmarks.splits import DEFAULT_FRACTIONS, assign_folds, assign_splits
@@ -26,6 +28,12 @@ COPY, EVENT = "copy", "event"
 HELD_OUT = ("val", "test")
 COPY_SHARE = 0.3
 """Two segments are copies where they share at least so much of the shorter one."""
+ENOUGH = 25
+"""Test sources from which on, with the sizes as they are, fewer than a tenth of all pairs match."""
+NOTE = (
+    "matches of level copy show part of the query's own segment, those of level event another part of its source; an "
+    "`@distractor` was made for no query, but is a match where it shows the query's source among others"
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,20 @@ class CopiesPlan:
             for video in videos
         }
         partition = Partition(NAME, tuple(queries), tuple(judgements), tuple(video.id for video in videos), topics)
-        return Benchmark(NAME, (partition,), {"copies_seed": str(self.seed), "intros": str(self.settings.intros)})
+        protocol = {"copies_seed": str(self.seed), "intros": str(self.settings.intros)}
+        return Benchmark(NAME, (partition,), protocol, self._warnings(judgements), notes=(NOTE,))
+
+    def _warnings(self, judgements: Sequence[Judgement]) -> tuple[str, ...]:
+        """Say where so much matches that results are near chance."""
+        split = "test" if self.queries["test"] else "val"
+        ids = {recipe.id for recipe in self.queries[split]}
+        chance = chance_of([judgement for judgement in judgements if judgement.query in ids])
+        if chance is None or chance.share < NOTABLE:
+            return ()
+        share = 1 / self.folds[0] if self.folds else self.fractions[("train", *HELD_OUT).index(split)]
+        videos = math.ceil(round(ENOUGH / share, 6))
+        way_out = f"With about {ENOUGH} {split} videos ({videos} in all) fewer than {100 * NOTABLE:g} % do"
+        return (f"{split}: {chance.text}. {way_out}",)
 
     def names(self, split: str) -> list[str]:
         """The sources of a split."""
@@ -150,12 +171,7 @@ def plan_copies(
     settings, names = settings or CopiesSettings(), sorted(video_ids)
     if twice := sorted({name for name, after in pairwise(names) if name == after}):
         raise DataError(f"benchmark copies: these videos are named twice: {shorten(twice)}")
-    _check_folds(folds, fold)
-    topics = {topic_of(name) for name in names}
-    dealt = None if folds is None or fold is None else (folds, fold)
-    splits = assign_folds(topics, *dealt) if dealt else assign_splits(topics, fractions)
-    sources = {name: splits[topic_of(name)] for name in names}
-    _check_sizes(sources, fractions, dealt)
+    sources, dealt = deal_out(names, fractions, folds, fold)
     by_split = {split: [name for name in names if sources[name] == split] for split in ("train", *HELD_OUT)}
     train = [recipe for name in by_split["train"] for recipe in draw_views(name, by_split["train"], seed, settings)]
     train += draw_cards(settings)
@@ -170,6 +186,24 @@ def plan_copies(
         database={split: tuple(database) for split, (_, database) in made.items()},
         folds=dealt,
     )
+
+
+def deal_out(
+    names: Sequence[str], fractions: Sequence[float], folds: int | None = None, fold: int | None = None
+) -> tuple[dict[str, str], tuple[int, int] | None]:
+    """Name of each source -> its split, and (folds, fold) where there are folds; see `plan_copies`.
+
+    Raises:
+        DataError: a split that is asked for gets fewer than two sources.
+        ConfigError: impossible fractions or folds.
+    """
+    _check_folds(folds, fold)
+    topics = {topic_of(name) for name in names}
+    dealt = None if folds is None or fold is None else (folds, fold)
+    splits = assign_folds(topics, *dealt) if dealt else assign_splits(topics, fractions)
+    sources = {name: splits[topic_of(name)] for name in names}
+    _check_sizes(sources, fractions, dealt)
+    return sources, dealt
 
 
 def relation(query: Recipe, video: Recipe) -> str | None:
@@ -201,8 +235,11 @@ def _check_sizes(sources: Mapping[str, str], fractions: Sequence[float], dealt: 
     counts = [sum(split == own for own in sources.values()) for split in ("train", *HELD_OUT)]
     wanted = (1.0, 1.0, 1.0) if dealt else fractions
     if any(count < 2 for count, fraction in zip(counts, wanted, strict=True) if fraction > 0):
+        least = 2 * sum(fraction > 0 for fraction in wanted)
         way_out = f"take fewer folds than {dealt[0]}" if dealt else f"change data.fractions={list(fractions)}"
+        way_out = f", or {way_out}" if len(sources) >= least else f": it takes at least {least}"
         raise DataError(
-            f"benchmark copies: {len(sources)} usable videos give {counts[0]} for train, {counts[1]} for val and "
-            f"{counts[2]} for test; each needs at least 2. Add videos, or {way_out}"
+            f"benchmark copies: {len(sources)} usable {'video gives' if len(sources) == 1 else 'videos give'} "
+            f"{counts[0]} for train, {counts[1]} for val and {counts[2]} for test; each needs at least 2. Add "
+            f"videos{way_out}"
         )

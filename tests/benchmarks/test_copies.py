@@ -128,7 +128,7 @@ def test_cuts_of_one_upload_stay_in_one_split() -> None:
     ("names", "fractions", "told"),
     [
         ([], (0.6, 0.2, 0.2), "0 usable videos"),
-        (["a"], (0.6, 0.2, 0.2), "1 usable videos"),
+        (["a"], (0.6, 0.2, 0.2), "1 usable video gives"),
         (list("abcdef"), (0.6, 0.2, 0.2), "4 for train, 1 for val and 1 for test; each needs at least 2"),
         (["a", "b", "a"], (0.6, 0.2, 0.2), "named twice: a"),
     ],
@@ -219,7 +219,7 @@ def test_impossible_folds_and_galleries(settings: dict, folds: int, fold: int | 
 
 
 def test_folds_of_one_video_and_galleries_of_one_upload_are_refused() -> None:
-    with pytest.raises(DataError, match="Add videos, or take fewer folds than 4"):
+    with pytest.raises(DataError, match="Add videos: it takes at least 6"):
         plan_copies(list("abcd"), folds=4, fold=0)
     cuts = [f"{name}_00.0{minute}.00-00.0{minute}.30" for name in ("a", "b", "c") for minute in range(3)]
     with pytest.raises(DataError, match="one upload only"):

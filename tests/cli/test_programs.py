@@ -99,3 +99,15 @@ def test_hydras_flags_work(name: str, start: Start, tmp_path: Path) -> None:
 def test_the_entry_points_are_short() -> None:
     for path in ("train.py", "evaluate.py", "muvr_train/train.py", "muvr_train/evaluate.py"):
         assert len((ROOT / path).read_text().splitlines()) <= 30
+
+
+def test_too_few_videos_of_a_folder_are_told_before_anything_is_loaded(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "few"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.mp4").write_bytes(b"")
+    ended = start("evaluate.py", "model=frame_max", "data=folder", f"data.videos={folder}", "benchmark=copies")
+    assert ended.code == 1
+    assert "3 usable videos give" in ended.err
+    assert "Add videos: it takes at least 6" in ended.err
+    assert "torch" not in ended.imported

@@ -269,7 +269,7 @@ def test_open_copies_refuses_what_cannot_work(folder: Path, tmp_path: Path, monk
     with pytest.raises(DataError, match=r"none of its 1 videos can be decoded: a\.mp4 \(the file is empty"):
         open_copies(settings_of(empty), "cpu")
     shutil.copy(folder / "v1.mp4", empty / "b.mp4")
-    with pytest.raises(DataError, match=r"1 usable videos give 1 for train.*at least 2.*a\.mp4"):
+    with pytest.raises(DataError, match=r"1 usable video gives 1 for train.*at least 2.*a\.mp4"):
         open_copies(settings_of(empty), "cpu")
     with pytest.raises(DataError, match=r"holds no copies\.json"):
         open_copies(settings_of(None, data__features=str(empty)), "cpu")
