@@ -22,6 +22,7 @@ from muvr_train.demo.masks import write_masks
 from muvr_train.demo.plan import make_plan
 from muvr_train.demo.scenario import Plan, Video
 from muvr_train.demo.spec import ANNOTATION, FPS, FRAME_SIZE, VERSION
+from muvr_train.features.progress import track
 
 WORKERS = 2
 log = logging.getLogger(__name__)
@@ -111,36 +112,17 @@ def render_video(video: Video, folder: Path) -> None:
 
 
 def render_videos(videos: Iterable[Video], folder: Path, workers: int = WORKERS) -> None:
-    """Render those videos that `folder` does not hold yet, with a progress bar on stderr; see `build_demo`."""
+    """Render those videos that `folder` does not hold yet, with a progress bar (or lines) on stderr; see `build_demo`."""
     missing = [video for video in videos if not video_path(folder, video).exists()]
     if missing:
         _render(missing, folder, workers)
 
 
 def _render(videos: list[Video], folder: Path, workers: int) -> None:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     for partition in {video.partition for video in videos}:
         (folder / partition).mkdir(parents=True, exist_ok=True)
-    columns = (
-        TextColumn("rendering the built-in corpus"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("render", total=len(videos))
-        for _ in _rendered(videos, folder, workers):
-            progress.advance(task)
+    for _ in track(_rendered(videos, folder, workers), len(videos), "rendering the built-in corpus"):
+        pass
 
 
 def _rendered(videos: list[Video], folder: Path, workers: int) -> Iterator[None]:

@@ -1,11 +1,15 @@
-"""A progress bar with rate and ETA on stderr."""
+"""A progress bar with rate and ETA on stderr; a line in the log now and then where that is no terminal."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+LINE_EVERY = 30.0  # seconds between lines where there is no terminal
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class Progress:
@@ -19,6 +23,8 @@ class Progress:
 
     def __init__(self, what: str, total: int, show: bool = True) -> None:
         self._bar: Any = None
+        self._what, self._total, self._done = what, total, 0
+        self._started = self._spoke = time.monotonic()
         if not show or not total:
             return
         from rich.console import Console
@@ -44,11 +50,21 @@ class Progress:
 
     def advance(self) -> None:
         """One more is through."""
-        if self._bar is not None:
-            self._bar.advance(self._task)
+        if self._bar is None:
+            return
+        self._bar.advance(self._task)
+        self._done += 1
+        now = time.monotonic()
+        if self._bar.console.is_terminal or now - self._spoke < LINE_EVERY or self._done >= self._total:
+            return
+        self._spoke = now
+        rate = self._done / max(1e-9, now - self._started)
+        left = (self._total - self._done) / rate / 60
+        log.info("%s: %d of %d, %.1f/s, %.1f min left", self._what, self._done, self._total, rate, left)
 
     def describe(self, text: str) -> None:
         """Show another text before the bar."""
+        self._what = text
         if self._bar is not None:
             self._bar.update(self._task, description=text)
 
