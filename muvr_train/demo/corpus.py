@@ -112,7 +112,7 @@ def render_video(video: Video, folder: Path) -> None:
 
 
 def render_videos(videos: Iterable[Video], folder: Path, workers: int = WORKERS) -> None:
-    """Render those videos that `folder` does not hold yet, with a progress bar (or lines) on stderr; see `build_demo`."""
+    """Render those videos that `folder` does not hold yet, telling on stderr how far it is; see `build_demo`."""
     missing = [video for video in videos if not video_path(folder, video).exists()]
     if missing:
         _render(missing, folder, workers)
