@@ -20,10 +20,11 @@ def brief_names(names: Sequence[str], limit: int = 48) -> dict[str, str]:
     for form in (r" \1", ""):
         tried = [AUTOMATIC.sub(form, name) for name in names]
         brief |= {name: text for name, text in zip(names, tried, strict=True) if tried.count(text) == 1}
-    cut = [_without_middle(text, limit) for text in brief.values()]
+    cut = [without_middle(text, limit) for text in brief.values()]
     return {name: new if cut.count(new) == 1 else old for (name, old), new in zip(brief.items(), cut, strict=True)}
 
 
-def _without_middle(text: str, limit: int) -> str:
+def without_middle(text: str, limit: int) -> str:
+    """Cut what is longer than `limit` letters, in its middle."""
     kept = limit - 1
     return text if len(text) <= limit else f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"

@@ -31,12 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from muvr_train.reports.compare_choice import choose_runs
     from muvr_train.reports.comparison import compare_runs
     from muvr_train.reports.overview import overview, print_overview
+    from muvr_train.reports.settings import differing_settings
 
     try:
         choice = choose_runs(options.runs, options.baseline, options.metric, options.mode)
         found = compare_runs(choice.runs, options.metric, options.mode, options.common, options.resamples, options.seed)
         found["notes"] = [*choice.notes, *found["notes"]]
         found["overview"] = overview(choice.runs)
+        found["settings"] = differing_settings(choice.runs)
         if options.out is not None:
             _write(options.out, found)
     except MuvrTrainError as error:

@@ -11,8 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from muvr_train.reports.brief import brief_names
-from muvr_train.reports.comparison import MEANS
-from muvr_train.reports.overview import BASELINE, name_room, overview_tables
+from muvr_train.reports.comparison import MEANS, shown_rows
+from muvr_train.reports.overview import BASELINE, UNTRAINED, name_room, overview_tables, print_lines, shown_order
+from muvr_train.reports.settings import settings_table
 
 MOST_RUNS = 4
 """Of more, the terminal shows the means over partitions alone."""
@@ -25,12 +26,13 @@ def print_comparison(found: Mapping[str, Any], console: Console | None = None) -
     several = len(found["runs"]) > MOST_RUNS
     names = [run["name"] for run in found["runs"]]
     brief = brief_names(names, name_room(console))
+    for settings in settings_table(found, brief):
+        print_lines(console, *settings)
     for mode in _modes(found):
         table = Table(title=f"{_title(found, mode)}", title_justify="left")
         for place, head in enumerate(HEADS):
             table.add_column(head, justify="left" if place < 2 else "right", overflow="fold", no_wrap=place == 1)
-        rows = [row for row in found["rows"] if row["mode"] == mode]
-        for row in [row for row in rows if row["partition"] in MEANS] if several else rows:
+        for row in _rows(found, mode, several):
             style = "bold" if row["partition"] in MEANS else None
             for cells in _lines(found, row, brief):
                 table.add_row(*map(escape, cells), style=style)
@@ -45,14 +47,13 @@ def print_comparison(found: Mapping[str, Any], console: Console | None = None) -
 def markdown(found: Mapping[str, Any]) -> str:
     """The same tables as Markdown, with the definitions."""
     parts = [f"# {found['metric']} of {len(found['runs'])} runs on {found['benchmark']}", "![runs](runs.png)"]
-    for title, heads, cells in overview_tables(found["overview"]):
+    names = {run["name"]: run["name"] for run in found["runs"]}
+    for title, heads, cells in (*overview_tables(found["overview"]), *settings_table(found, names)):
         lines = [_table_line(heads), "|---|" + "---:|" * (len(heads) - 1), *map(_table_line, cells)]
         parts += [f"## {title}", "\n".join(lines)]
     for mode in _modes(found):
         lines = [_table_line(HEADS), "|---|---|" + "---:|" * (len(HEADS) - 2)]
-        for row in found["rows"]:
-            if row["mode"] == mode:
-                lines += [_table_line(line) for line in _lines(found, row)]
+        lines += [_table_line(line) for row in _rows(found, mode) for line in _lines(found, row, names)]
         parts += [f"## {_title(found, mode)}", "\n".join(lines)]
     parts += ["![differences](compare.png)", "\n".join(f"* {line}" for line in _legend(found))]
     parts.append("\n".join(f"* **{name}**: {text}" for name, text in found["definitions"].items()))
@@ -70,13 +71,17 @@ def page(found: Mapping[str, Any], pictures: Mapping[str, bytes]) -> str:
 
     loader = PackageLoader("muvr_train.reports")
     environment = Environment(autoescape=True, undefined=StrictUndefined, loader=loader, trim_blocks=True)
-    tables = [(*table, 1) for table in overview_tables(found["overview"])]
+    brief = brief_names([run["name"] for run in found["runs"]], 36)
+    tables = [(*table, 1) for table in overview_tables(found["overview"], brief)]
+    tables += [(*table, 1) for table in settings_table(found, brief)]
     for mode in _modes(found):
-        lines = [line for row in found["rows"] if row["mode"] == mode for line in _lines(found, row)]
+        lines = [line for row in _rows(found, mode) for line in _lines(found, row, brief)]
         tables.append((_title(found, mode), list(HEADS), [list(line) for line in lines], 2))
     images = {name: base64.b64encode(content).decode() for name, content in pictures.items()}
+    ends = "", BASELINE, UNTRAINED, UNTRAINED + BASELINE
+    whole = {short + end: name for name, short in brief.items() if name != short for end in ends}
     return environment.get_template("compare.html").render(
-        found=found, tables=tables, images=images, legend=_legend(found), baseline=BASELINE
+        found=found, tables=tables, images=images, legend=_legend(found), baseline=BASELINE, whole=whole
     )
 
 
@@ -88,13 +93,15 @@ def _modes(found: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(row["mode"] for row in found["rows"]))
 
 
-def _lines(
-    found: Mapping[str, Any], row: Mapping[str, Any], brief: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, ...]]:
-    """A line per run: the baseline stands for itself, the others beside their difference to it."""
-    for index, run in enumerate(found["runs"]):
+def _rows(found: Mapping[str, Any], mode: str, means: bool = False) -> list[Mapping[str, Any]]:
+    return shown_rows([row for row in found["rows"] if row["mode"] == mode], means)
+
+
+def _lines(found: Mapping[str, Any], row: Mapping[str, Any], brief: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """A line per run: the baseline stands for itself, the others beside their difference to it, the best first."""
+    for index in shown_order(found):
         label = f"{row['partition']} ({row['topics']} topics, {row['queries']} {row['asked']})" if index == 0 else ""
-        name = (brief or {}).get(run["name"], run["name"]) + (BASELINE if index == 0 else "")
+        name = brief[found["runs"][index]["name"]] + (BASELINE if index == 0 else "")
         known = (label, name, f"{100 * row['values'][index]:.1f}", _interval(row["intervals"][index]))
         if index == 0:
             yield (*known, "", "", "", "", "")

@@ -117,6 +117,13 @@ def compare_runs(
     }
 
 
+def shown_rows(rows: Sequence[Mapping[str, Any]], means: bool = False) -> list[Mapping[str, Any]]:
+    """The rows of one mode as they are shown: without a mean over one partition, or the `means` alone."""
+    if [row["partition"] for row in rows[1:]] == ["mean"]:
+        return list(rows[:1])
+    return [row for row in rows if row["partition"] in MEANS or not means]
+
+
 def _mode_rows(
     runs: Sequence[Run], mode: str, paired: Mapping[str, Paired], lacking: AbstractSet[str]
 ) -> list[dict[str, Any]]:
@@ -144,12 +151,18 @@ def _mode_notes(
 
 
 def _training_notes(runs: Sequence[Run]) -> list[str]:
-    """Which runs were trained on some partitions only, where not all were trained on the same ones."""
+    """Which runs are not trained; which were on some partitions only, where not all were on the same ones."""
+    notes = [
+        f"{run.name}: its best.ckpt is of step 0: no evaluation was better than that of the untrained model, whose "
+        "results these are"
+        for run in runs
+        if run.best_step == 0
+    ]
     named = [run.meta.get("protocol", {}).get("train_partitions") for run in runs]
     if all(names == named[0] for names in named):
-        return []
+        return notes
     pairs = zip(runs, named, strict=True)
-    return [f"{run.name}: trained on the topics of {', '.join(names)} only" for run, names in pairs if names]
+    return notes + [f"{run.name}: trained on the topics of {', '.join(names)} only" for run, names in pairs if names]
 
 
 def _partitions(runs: Sequence[Run], mode: str) -> set[str]:

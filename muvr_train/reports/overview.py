@@ -17,6 +17,8 @@ from muvr_train.reports.runs import Run
 METRICS = ("mAP", "uAP")
 BASELINE = " (baseline)"
 """What stands behind the name of the run that the others are compared with."""
+UNTRAINED = " (step 0, untrained)"
+"""What stands behind the name of a run whose best checkpoint is that from before its training."""
 
 
 def overview(runs: Sequence[Run]) -> dict[str, Any]:
@@ -26,14 +28,16 @@ def overview(runs: Sequence[Run]) -> dict[str, Any]:
         runs: in any order; the first is the baseline.
 
     Returns:
-        `modes`, and `rows` in descending order of mAP in mode tv (or the last mode): `run`, `baseline`, and `cells` by
-        mode and metric: `value`, `interval` and `std` over seeds, None where there is none.
+        `modes`, and `rows` in descending order of mAP in mode tv (or the last mode): `run`, `baseline`, `untrained`
+        (its best checkpoint is of step 0), and `cells` by mode and metric: `value`, `interval` and `std` over seeds,
+        None where there is none.
     """
     modes = list(dict.fromkeys(mode for run in runs for mode, _ in run.rows if mode != UPPER_BOUND))
     rows = [
         {
             "run": run.name,
             "baseline": run is runs[0],
+            "untrained": run.best_step == 0,
             "cells": {mode: {metric: _cell(run, mode, metric) for metric in METRICS} for mode in modes},
         }
         for run in runs
@@ -65,7 +69,7 @@ def overview_tables(
     for metric in METRICS:
         lines = [
             [
-                brief.get(row["run"], row["run"]) + (BASELINE if row["baseline"] else ""),
+                brief.get(row["run"], row["run"]) + UNTRAINED * row["untrained"] + BASELINE * row["baseline"],
                 *(_text(row["cells"][mode][metric]) for mode in found["modes"]),
             ]
             for row in found["rows"]
@@ -75,6 +79,16 @@ def overview_tables(
             ["run", *(f"query {mode}" for mode in found["modes"])],
             lines,
         )
+
+
+def shown_order(found: Mapping[str, Any]) -> list[int]:
+    """Places of the runs of a comparison: the baseline, which is the first, then the others, the best first."""
+    names = [run["name"] for run in found["runs"]]
+    return sorted(range(len(names)), key=lambda place: (place > 0, _place(found["overview"], names[place])))
+
+
+def _place(overview: Mapping[str, Any], name: str) -> int:
+    return next(place for place, row in enumerate(overview["rows"]) if row["run"] == name)
 
 
 def _text(cell: Mapping[str, Any]) -> str:
@@ -97,10 +111,15 @@ def print_overview(found: Mapping[str, Any], console: Console | None = None) -> 
     """Print the tables to stdout."""
     console = console or Console(width=None if Console().is_terminal else 160)
     brief = brief_names([row["run"] for row in found["rows"]], name_room(console))
-    for title, heads, lines in overview_tables(found, brief):
-        table = Table(title=title, title_justify="left")
-        for place, head in enumerate(heads):
-            table.add_column(head, justify="right" if place else "left", overflow="fold", no_wrap=not place)
-        for line in lines:
-            table.add_row(*map(escape, line))
-        console.print(table)
+    for table in overview_tables(found, brief):
+        print_lines(console, *table)
+
+
+def print_lines(console: Console, title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """Print a table of text, its first column without breaks."""
+    table = Table(title=title, title_justify="left")
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left", overflow="fold", no_wrap=not place)
+    for line in lines:
+        table.add_row(*map(escape, line))
+    console.print(table)

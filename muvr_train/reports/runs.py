@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from muvr_train.errors import ConfigError, DataError
 
 Key = tuple[str, str]
 """A query of a mode and partition: its id and tag expression ("" for none)."""
+KINDS = "baselines", "calibrated", "reranked"
+"""Models beside the evaluated one in results.json."""
 NEEDED = ("model", "query", "partition", "topic", "mode", "positives", "counted")
 
 
@@ -33,6 +36,8 @@ class Run:
         rows: by (mode, partition).
         lines: per-query lines by (mode, partition), then by query; values as text.
         resampled: by (mode, partition), the resampled uAP [B]; empty where the evaluation had no bootstrap.
+        kind: "" for the evaluated model itself, else what it is in results.json: baselines, calibrated or reranked.
+        best_step: of the best checkpoint of the run, 0 for one that is not trained; None where that is not known.
     """
 
     name: str
@@ -41,6 +46,8 @@ class Run:
     rows: Mapping[tuple[str, str], Mapping[str, Any]]
     lines: Mapping[tuple[str, str], Mapping[Key, Mapping[str, str]]]
     resampled: Mapping[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
+    kind: str = ""
+    best_step: int | None = None
 
     @property
     def benchmark(self) -> str:
@@ -67,7 +74,8 @@ def read_run(text: str) -> Run:
     path, model = Path(folder), text[len(folder) + 1 :]
     content = read_json(path / "results.json")
     own = str(content["meta"].get("model", "model"))
-    others = [entry for kind in ("baselines", "calibrated", "reranked") for entry in content.get(kind, [])]
+    kinds = {entry["name"]: kind for kind in KINDS for entry in content.get(kind, [])}
+    others = [entry for kind in KINDS for entry in content.get(kind, [])]
     models = {own: content["rows"], **{entry["name"]: entry["rows"] for entry in others}}
     if len(models) <= len(others):
         twice = next(name for name in models if [own, *(entry["name"] for entry in others)].count(name) > 1)
@@ -77,7 +85,19 @@ def read_run(text: str) -> Run:
         raise ConfigError(f"{text}: {path} has no model {model!r}; it has {', '.join(models)}")
     name = path.resolve().name + ("" if model == own else f":{model}")
     rows = {(str(row["mode"]), str(row["partition"])): row for row in models[model]}
-    return Run(name, path, content["meta"], rows, _read_lines(path / "per_query.csv", model), resampled_of(path, model))
+    meta, kind = content["meta"], kinds.get(model, "")
+    step = None if kind == "baselines" else _best_step(path, meta)
+    lines = _read_lines(path / "per_query.csv", model)
+    return Run(name, path, meta, rows, lines, resampled_of(path, model), kind, step)
+
+
+def _best_step(path: Path, meta: Mapping[str, Any]) -> int | None:
+    """The step of the best checkpoint, as its training run wrote it beside it."""
+    checkpoint = Path(str(meta.get("checkpoint") or ""))
+    for folder in (path, *([checkpoint.parent] if checkpoint.name == "best.ckpt" else [])):
+        with suppress(OSError, ValueError, KeyError, TypeError):  # not known, as of runs of other programs
+            return int(json.loads((folder / "training.json").read_text(encoding="utf-8"))["best_step"])
+    return None
 
 
 def read_json(path: Path) -> dict[str, Any]:

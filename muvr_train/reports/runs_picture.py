@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from muvr_train.reports.brief import brief_names
-from muvr_train.reports.compare_picture import COLOURS, plain
+from muvr_train.reports.compare_picture import COLOURS, NO_INTERVAL, panels, plain
 from muvr_train.reports.comparison import MEANS
 
 Row = tuple[str, str, float, Sequence[float] | None, bool]
@@ -25,7 +25,8 @@ def save_values(path: Path, overview: Mapping[str, Any], metric: str = "mAP") ->
                 interval = cell["interval"] and [100 * end for end in cell["interval"]]
                 rows.append((mode, row["run"], 100 * cell["value"], interval, row["baseline"]))
                 lines |= {mode: 100 * cell["value"]} if row["baseline"] else {}
-    _draw(path, rows, lines, f"{metric} (%), 95 % intervals\nhollow and dashed: the baseline", f"{metric} (%)")
+    title = f"{metric} (%), 95 % intervals\nhollow and dashed: the baseline"
+    _draw(path, rows, lines, title, f"{metric} (%)")
 
 
 def save_differences(path: Path, found: Mapping[str, Any]) -> None:
@@ -57,15 +58,17 @@ def _draw(path: Path, rows: Sequence[Row], lines: Mapping[str, float | None], ti
     from matplotlib import pyplot as plt
 
     modes, runs = list(lines), list(dict.fromkeys(row[1] for row in rows))
-    names = [plain(name) for name in brief_names(runs, 60).values()]
-    size = 0.8 + 0.075 * max(map(len, names)) + 2.3 * len(modes), 1.6 + 0.27 * len(runs)
-    figure, axes = plt.subplots(1, len(modes), figsize=size, sharey=True, squeeze=False, layout="constrained")
-    for axis, mode in zip(axes[0], modes, strict=True):
+    names = [plain(name) for name in brief_names(runs, 28).values()]
+    left = 0.8 + 0.075 * max(map(len, names))
+    figure, axes = panels(plt, len(modes), left, 2.2, 0.8 + 0.27 * len(runs), 0.8)
+    title += NO_INTERVAL if any(interval is None for _, _, _, interval, _ in rows) else ""
+    for axis, mode in zip(axes, modes, strict=True):
         for _, run, value, interval, hollow in (row for row in rows if row[0] == mode):
             place, colour = runs.index(run), COLOURS[0]
             if interval is not None:
                 axis.plot(interval, [place, place], color=colour, linewidth=1.6, solid_capstyle="butt")
-            axis.plot([value], [place], "o", markersize=6, color=colour, markerfacecolor="white" if hollow else colour)
+            face, marker = "white" if hollow else colour, "x" if interval is None else "o"
+            axis.plot([value], [place], marker, markersize=6, color=colour, markerfacecolor=face)
         line = lines[mode]
         if line is not None:
             axis.axvline(line, color="#444444", linewidth=1, linestyle="--", zorder=0)
@@ -76,8 +79,8 @@ def _draw(path: Path, rows: Sequence[Row], lines: Mapping[str, float | None], ti
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(labelsize=9, length=0)
         axis.margins(x=0.12)
-    axes[0, 0].set_yticks(range(len(names)), names)
-    axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].set_ylim(len(names) - 0.5, -0.5)
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)

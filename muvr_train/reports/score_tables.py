@@ -58,11 +58,8 @@ def without_repeated_mean(partitions: Iterable[str], published: Iterable[Publish
     ['copies']
     """
     names = list(partitions)
-    return (
-        names[:1]
-        if len(names) == 2 and names[1] == "mean" and "mean" not in {r.partition for r in published}
-        else names
-    )
+    known = any(row.partition == "mean" for row in published)
+    return names if known or names[1:] != ["mean"] else names[:1]
 
 
 def table_by_partition(content: ReportContent, metric: str) -> ScoreTable | None:
