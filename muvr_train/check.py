@@ -12,13 +12,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 from rich.console import Console
 
 from muvr_train import cli
 from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.compose import Composer
+from muvr_train.preflight.flags import parse_flags
 from muvr_train.preflight.quoting import quote_override
 
 WIDTH = 140
@@ -31,7 +31,7 @@ def compose(arguments: Sequence[str]) -> DictConfig:
     Raises:
         ConfigError: a setting is unknown, missing or impossible.
     """
-    args = get_args_parser().parse_intermixed_args(list(arguments))
+    args = parse_flags(arguments)
     extra = Path(args.config_dir) if args.config_dir else None
     cli.add_import_paths(extra)
     composer = Composer(cli.config_dir(), "evaluate", extra)

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.config_checks import asks_for_processes, check_paths, check_sources, check_values
@@ -29,9 +29,11 @@ from muvr_train.preflight.answerers import how_to_give
 from muvr_train.preflight.complete import complete_out, complete_run
 from muvr_train.preflight.compose import Composer, missing_keys, one_line
 from muvr_train.preflight.exported import with_weights_file
+from muvr_train.preflight.flags import parse_flags
 from muvr_train.preflight.overrides import sweep_values
 from muvr_train.preflight.questions import with_questions
 from muvr_train.preflight.quoting import quote_override, split_override
+from muvr_train.preflight.values import OWN_MODEL_RULES, RULES
 
 INCOMPLETE: list[str] = []
 """Folders of the runs of this sweep whose results are written, but incomplete."""
@@ -183,7 +185,7 @@ def prepare(argv: list[str], config_name: str) -> list[str]:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    args = get_args_parser().parse_intermixed_args(argv)
+    args = parse_flags(argv)
     if args.cfg is not None and args.multirun:
         raise ConfigError("--cfg shows the settings of one run: leave out -m")
     return args
@@ -255,10 +257,9 @@ def check(composer: Composer, texts: list[str], multirun: bool, features: bool =
     overrides = composer.parse(texts)
     for override in overrides:
         if override.is_sweep_override() and not multirun:
-            raise ConfigError(
-                f"{override.input_line} has several values: add -m to run them in turn, or put a list in brackets, as "
-                f"in {override.get_key_element()}=[{','.join(sweep_values(override))}]"
-            )
+            listed = f"{override.get_key_element()}=[{','.join(sweep_values(override))}]"
+            way_out = f", or put a list in brackets, as in {listed}" if _takes_list(composer, override, listed) else ""
+            raise ConfigError(f"{override.input_line} has several values: add -m to run them in turn{way_out}")
     configs = composer.configs(overrides)
     for cfg in configs:
         try:
@@ -270,6 +271,13 @@ def check(composer: Composer, texts: list[str], multirun: bool, features: bool =
         except OmegaConfBaseException as error:
             raise ConfigError(one_line(error)) from error
     return configs
+
+
+def _takes_list(composer: Composer, override: Override, listed: str) -> bool:
+    """Whether a setting may be the list `listed`: a rule says so."""
+    rule = RULES.get(override.key_or_group) or OWN_MODEL_RULES.get(override.key_or_group)
+    value = composer.parse([listed])[0].value()
+    return rule is not None and override.is_discrete_sweep() and rule.allows(OmegaConf.create({"value": value}).value)
 
 
 def _inherit(composer: Composer, typed: list[str]) -> list[str]:

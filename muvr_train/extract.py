@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train import cli
@@ -17,6 +16,7 @@ from muvr_train.features.encoders.listing import EncoderRow, list_encoders
 from muvr_train.features.listing import Videos, list_videos
 from muvr_train.features.sampling import FrameSampler
 from muvr_train.preflight.compose import Composer
+from muvr_train.preflight.flags import parse_flags
 from muvr_train.preflight.quoting import quote_override
 
 SHEET = "views.png"
@@ -29,7 +29,7 @@ def compose(argv: list[str]) -> tuple[DictConfig, bool]:
     Raises:
         ConfigError: a setting is unknown, missing or impossible.
     """
-    args = get_args_parser().parse_intermixed_args(argv)
+    args = parse_flags(argv)
     extra = Path(args.config_dir) if args.config_dir else None
     cli.add_import_paths(extra)
     composer = Composer(cli.config_dir(), "extract", extra)

@@ -24,17 +24,25 @@ def nearest_keys(key: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """
     parent, _, last = key.rpartition(".")
     known = {other for other in known if not key.startswith(f"{other}.")}
+    known = {other for other in known if other.rpartition(".")[0] == parent or not _is_everywhere(other, last)}
 
     def rate(other: str) -> float:
         other_parent, _, other_last = other.rpartition(".")
         last_rate = _likeness(last, other_last)
         if other_parent == parent:
             return last_rate + 0.1
-        return max(last_rate - 0.05, _likeness(key, other))
+        whole = _likeness(key, other) if key.count(".") == other.count(".") else 0.0
+        return max(last_rate - 0.05, whole)
 
     rated = sorted(((rate(other), other) for other in known), key=lambda pair: (-pair[0], pair[1]))
     best = rated[0][0] if rated else 0.0
     return [other for score, other in rated if score >= max(0.6, best - 0.1)][:limit]
+
+
+def _is_everywhere(other: str, last: str) -> bool:
+    """Whether a key ends as one in every group does: it is meant elsewhere only where it is written out."""
+    ending = other.rpartition(".")[2]
+    return ending in ("name", "kind") and ending != last
 
 
 def hint(names: list[str]) -> str:

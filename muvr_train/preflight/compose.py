@@ -33,6 +33,8 @@ MOST_GROUP_VARIANTS = 8
 MOST_VALUES = 100
 ASKING = "benchmark.questions"
 """A setting that only benchmarks of questions have."""
+BROUGHT = ("questions", "annotated")
+"""Choices of `data` that come with the benchmark: no other one goes with it."""
 OPEN = ("optimizer.lr_ratios", "answerer.extra", "answerer.processor", "answerer.template")
 """Nodes whose keys are the user's own."""
 
@@ -136,12 +138,13 @@ class Composer:
     def _check_keys(self, overrides: list[Override]) -> None:
         groups = [override for override in overrides if self.options(override.key_or_group) is not None]
         changing = [override for override in overrides if changes(override) and override not in groups]
+        fixed = {o.key_or_group for o in groups if o.key_or_group == "data" and o.value() in BROUGHT}
         structural = [o for o in overrides if not o.is_delete() and o not in changing]
         known: set[str] = set()
         for texts in variants(structural, [o for o in groups if o.is_sweep_override()])[:MOST_GROUP_VARIANTS]:
             known |= set(dotted_keys(self.compose(texts)))
         for override in changing:
-            self._check_key(override, known)
+            self._check_key(override, known, fixed)
 
     def _check_options(self, override: Override) -> None:
         group = override.key_or_group
@@ -163,7 +166,7 @@ class Composer:
                     f"({group} can be {', '.join(there)})"
                 )
 
-    def _check_key(self, override: Override, known: set[str]) -> None:
+    def _check_key(self, override: Override, known: set[str], fixed: set[str]) -> None:
         key = override.key_or_group
         if key.startswith("hydra.") or override.package is not None:
             return
@@ -179,7 +182,7 @@ class Composer:
             parent = name.rpartition(".")[0]
             inside = sorted(k.rpartition(".")[2] for k in candidates if parent and k.rpartition(".")[0] == parent)
             listed = f"{parent} has {', '.join(inside)}; " if inside else ""
-            if others := self._options_with(name):
+            if others := [] if name.partition(".")[0] in fixed else self._options_with(name):
                 raise ConfigError(f"{name}: there is no such setting here; {' and '.join(others)} would have it")
             if parent in OPEN:
                 raise ConfigError(f"{name}: there is no such entry yet ({listed}a new one is added with +{name}=...)")

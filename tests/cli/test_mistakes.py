@@ -190,7 +190,59 @@ def test_the_traceback_is_shown_on_request(start: Start) -> None:
     assert "ConfigError: experiment=nope" in ended.err
 
 
-def test_an_unknown_flag_is_refused(start: Start) -> None:
-    ended = start("train.py", "--nope")
+@pytest.mark.parametrize(
+    ("program", "flag", "said"),
+    [
+        ("train.py", "--nope", "error: there is no flag --nope (--help lists them)"),
+        (
+            "evaluate.py",
+            "--experiment=zero_shot",  # no short form of --experimental-rerun
+            "error: there is no flag --experiment=zero_shot: a setting is written without dashes, experiment=zero_shot",
+        ),
+        ("evaluate.py", "--cfg=all_of_it", "error: argument --cfg/-c: invalid choice: 'all_of_it'"),
+    ],
+)
+def test_an_unknown_flag_is_refused(program: str, flag: str, said: str, start: Start) -> None:
+    ended = start(program, "experiment=zero_shot", flag)
     assert ended.code == 2
-    assert "--nope" in ended.err
+    assert ended.err.startswith(said)
+    assert len(ended.err.splitlines()) == 1
+    assert not ended.imported & HEAVY
+
+
+@pytest.mark.parametrize(
+    ("setting", "listed"),
+    [
+        ("optimizer.lr=1e-3,3e-4", None),
+        ("model=s2vs,chamfer", None),
+        ("data.views=1,2", None),
+        ("optimizer.lr=interval(0.1,1)", None),
+        ("benchmark.modes=v,tv", "benchmark.modes=[v,tv]"),
+        ("benchmark.ks=1,5", "benchmark.ks=[1,5]"),
+        ("data.fractions=0.5,0.2,0.3", "data.fractions=[0.5,0.2,0.3]"),
+    ],
+)
+def test_a_list_is_advised_only_where_it_is_allowed(setting: str, listed: str | None, somewhere: None) -> None:
+    more = ["data=folder", "data.videos=v", "benchmark=copies"] if setting.startswith("data.views") else []
+    with pytest.raises(ConfigError) as caught:
+        cli.prepare([*more, setting], "train")
+    advice = "" if listed is None else f", or put a list in brackets, as in {listed}"
+    assert str(caught.value) == f"{setting} has several values: add -m to run them in turn{advice}"
+    if listed is not None:
+        cli.prepare([*more, listed, "run=x"], "train")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["benchmark=muvr_qa", "answerer=coin", "data.size=tiny"], "data.size: there is no such setting (data has"),
+        (["benchmark=evve", "data.size=tiny"], "data.size: there is no such setting; did you mean 'encoder.size'?"),
+        (["model=frame_max", "data=muvr", "data.size=tiny"], "data=demo and data=demo_large would have it"),
+        (["benchmark=muvr_qa", "answerer=coin", "answerer.nme=x"], "answerer.nme: there is no such setting (answerer"),
+        (["benchmark=muvr_qa", "answerer=openai", "answerer.modl=x"], "did you mean 'answerer.model'?"),
+        (["model=frame_max", "encoder.nme=x"], "did you mean 'encoder.name'?"),
+    ],
+)
+def test_advice_is_possible(typed: list[str], said: str, somewhere: None) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        cli.prepare(typed, "evaluate")
