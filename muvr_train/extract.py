@@ -15,6 +15,7 @@ from muvr_train.features.annotations import annotated_videos
 from muvr_train.features.encoders.listing import EncoderRow, list_encoders
 from muvr_train.features.listing import Videos, list_videos
 from muvr_train.features.sampling import FrameSampler
+from muvr_train.preflight.complete import check_folder
 from muvr_train.preflight.compose import Composer
 from muvr_train.preflight.flags import parse_flags
 from muvr_train.preflight.quoting import quote_override
@@ -37,6 +38,7 @@ def compose(argv: list[str]) -> tuple[DictConfig, bool]:
     if any(text.startswith("list=") for text in texts):
         texts = ["videos=.", "out=.", *texts]  # nothing is extracted
     cfg = cli.check(composer, texts, False, features=False)[0]
+    check_folder(cfg.out)
     sampler_of(cfg)  # refuses what contradicts
     if cfg.masks and not cfg.annotations:
         raise ConfigError(f"masks={cfg.masks} needs annotations=..., which says what the queries are")

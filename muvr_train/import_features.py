@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             report = import_muvr(options.source, options.out, float16=options.float16, token_rows=options.token_rows)
     except MuvrTrainError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"error: {error}\n")
         return 1
     table = Table("stored in", "entries")
     for stream, count in report.stored.items():

@@ -205,6 +205,16 @@ class StoreDims:
     fine_regions: int | None = None
     fine_dim: int | None = None
 
+    def __str__(self) -> str:
+        """For messages.
+
+        >>> str(StoreDims(9, 472, None, 36, 176))
+        '9 x 472 per frame, fine 36 x 176, no texts'
+        """
+        fine = "" if self.fine_dim is None else f", fine {self.fine_regions} x {self.fine_dim}"
+        texts = "no texts" if self.text_dim is None else f"texts of {self.text_dim}"
+        return f"{self.regions} x {self.dim} per frame{fine}, {texts}"
+
     @property
     def text_target_dim(self) -> int:
         """The size of the frame features that texts are compared with."""

@@ -83,7 +83,7 @@ def test_a_teacher_that_saw_what_is_held_out_is_refused(toy: Path) -> None:
 def test_a_teacher_of_other_features_is_refused_with_both_sizes(toy: Path) -> None:
     cfg, data = opened(toy)
     cfg.teacher = str(save_teacher(toy / "fine" / "best.ckpt", cfg, data, dim=24))
-    with pytest.raises(DataError, match=r"another size.*checkpoint StoreDims\(.*dim=24.*store StoreDims\(.*dim=16"):
+    with pytest.raises(DataError, match=r"another size.*: checkpoint .* x 24[ ,].*; store .* x 16[ ,]"):
         open_teacher(cfg, data, "cpu")
     Path(cfg.teacher).write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"^teacher=.*is no checkpoint"):

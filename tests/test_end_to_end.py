@@ -197,7 +197,7 @@ def fails(done: subprocess.CompletedProcess[str], code: int, *words: str) -> Non
 def test_a_store_of_another_size_than_the_checkpoint(place: Workplace, run: Path) -> None:
     _, wide = make_toy(place.folder / "wide", dim=24)
     done = place.call("evaluate.py", "ckpt_path=checkpoints/first/best.ckpt", f"data.features={wide}", "out=out/wide")
-    fails(done, 1, "another size", "dim=16", "dim=24")
+    fails(done, 1, "another size", "x 16", "x 24")
 
 
 @pytest.mark.slow

@@ -109,10 +109,12 @@ def read_iv_bench(path: Path) -> IvBench:
     """
     path = Path(path)
     file = path / RELEASED_FILE if path.is_dir() else path
+    if path.is_dir() and not file.exists():
+        raise DataError(f"{path}: the folder holds no {RELEASED_FILE}; give the file of the questions")
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file} cannot be read: {error}") from error
+        raise DataError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     found: dict[str, IvQuestion] = {}
     blank: list[str] = []
     for number, line in enumerate(lines, 1):

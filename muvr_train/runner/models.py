@@ -198,7 +198,7 @@ def load_checkpoint(path: Path, store: FeatureStore, key: str = "ckpt_path") -> 
     without_texts = have.text_dim is None and (have.regions, have.dim) == (dims.regions, dims.dim)
     if dims != have and not without_texts:
         raise DataError(
-            f"{path} was trained on features of another size than {store.path} holds: checkpoint {dims}, store {have}. "
+            f"{path} was trained on features of another size than {store.path} holds: checkpoint {dims}; store {have}. "
             "Give the store it was trained on (data.features=...) or train on this one"
         )
     check_recipe(recipe, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from muvr_train.errors import ConfigError, DataError
-from muvr_train.features.encoders.clip_loading import create_clip
+from muvr_train.features.encoders.clip_loading import _without_notes, create_clip
 from muvr_train.features.encoders.open_clip_encoder import OpenClipEncoder
 from muvr_train.features.encoders.timm_encoder import TimmEncoder
 from tests.features.tiny_clip import VISION, add_tiny_models
@@ -159,3 +160,13 @@ def test_an_architecture_whose_tag_does_not_tell_its_gelu_is_not_sent_in_circles
 
     name = "roberta-ViT-B-32"
     _check_tag(name, "laion2b_s12b_b32k", open_clip.get_model_config(name))
+
+
+def test_what_the_hubs_library_prints_is_not_logged_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    hub = logging.getLogger("huggingface_hub")
+    assert hub.handlers, "it prints"
+    before = hub.propagate
+    with _without_notes():
+        logging.getLogger("huggingface_hub.utils").warning("Retrying in 1s")
+    assert "Retrying" not in caplog.text
+    assert hub.propagate == before

@@ -318,6 +318,7 @@ def command_line(
         (["videos=videos", "out=s", "sampling=al"], 2, "did you mean 'all'"),
         (["videos=videos", "out=s", "timeout=0"], 2, "timeout is a number > 0"),
         (["videos=videos", "out=s", "dtype=int8"], 2, "float16 | bfloat16 | float32"),
+        (["videos=videos", "out=videos/a.mp4"], 2, "videos/a.mp4 is a file and no folder; choose another out="),
         (["videos=videos", "out=s", "encoder=timm", "encoder.architecture=resnet5000"], 2, "timm has no such model"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -127,7 +127,9 @@ def test_the_command_prints_a_table_and_exits_with_1_on_failures(
     assert main([str(source), str(tmp_path / "bad")]) == 1
     assert len(FeatureStore(tmp_path / "bad").ids()) == 5
     assert main([str(tmp_path / "nowhere"), str(tmp_path / "none")]) == 1
-    assert "nowhere" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert "nowhere" in err
 
 
 def test_the_command_runs_as_a_module_on_odd_paths(source: Path, tmp_path: Path) -> None:

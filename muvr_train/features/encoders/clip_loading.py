@@ -84,17 +84,23 @@ def _create(architecture: str, tag: str | None, preprocessing: Mapping[str, Any]
 
 @contextmanager
 def _without_notes() -> Iterator[None]:
-    """Silence open_clip, which says that weights are random where they are loaded a moment later."""
+    """Silence open_clip, which says that weights are random where they are loaded a moment later.
+
+    The hub's library prints its notes itself; they do not go to the log as well.
+    """
 
     def ours(record: logging.LogRecord) -> bool:
         return record.levelno >= logging.ERROR or "open_clip" not in Path(record.pathname).parts
 
     root = logging.getLogger()
+    hub = logging.getLogger("huggingface_hub")
+    propagate, hub.propagate = hub.propagate, not hub.handlers
     root.addFilter(ours)
     try:
         yield
     finally:
         root.removeFilter(ours)
+        hub.propagate = propagate
 
 
 def _check_tag(architecture: str, tag: str, config: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from muvr_train.errors import ConfigError
 
+MOST_SAID = 500  # letters of another library's message
 PRECISIONS: dict[str, torch.dtype | None] = {"32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -75,5 +77,10 @@ class Compiled:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, shortened; its type where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    """What an error says, cut between words; its type where it says nothing.
+
+    >>> first_line(ValueError("too " * 200))[-11:]
+    'too too ...'
+    """
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return shorten(line, MOST_SAID, placeholder=" ...")
