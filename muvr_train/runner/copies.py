@@ -60,7 +60,7 @@ def open_copies(cfg: DictConfig, device: str) -> tuple[str, FeatureStore, Benchm
         count = "1 video of the folder is" if left_out == 1 else f"{left_out} videos of the folder are"
         warning = f"{count} left out; {store / FILE} says why"
         corpus += f"; {warning}"
-        benchmark = replace(benchmark, warnings=(warning,))
+        benchmark = replace(benchmark, warnings=(warning, *benchmark.warnings))
     return corpus, FeatureStore(store, cfg.residency, device), benchmark
 
 

@@ -247,6 +247,7 @@ def test_open_copies_leaves_broken_and_equal_files_out_and_says_so(
     for told in (corpus, benchmark.warnings[0]):
         assert "2 videos of the folder are left out" in told
         assert str(store.path / "status.csv") in told
+    assert "pairs of a query and a database video match" in benchmark.warnings[1]  # so few videos are near chance
     assert set(read_plan(store.path).sources) == set(NAMES)
     kept = read_statuses(store.path)
     assert kept["copies/broken"].status == "undecodable"
