@@ -366,7 +366,7 @@ def test_a_folder_of_videos_without_annotation(tmp_path: Path) -> None:
     settings = ("run=own", "logger=csv", "encoder=demo", "trainer.max_epochs=1", "trainer.steps_per_epoch=4")
     done = place.call("train.py", "experiment=s2vs_self_supervised", f"data.videos={folder}", *settings)
     assert done.returncode == 0, done.stderr
-    assert "1 videos of the folder cannot be used" in done.stderr
+    assert "1 video of the folder is left out" in done.stderr
     meta = json.loads((tmp_path / "checkpoints/own/results.json").read_text())["meta"]
     assert meta["protocol"]["split"] == "test"
     assert meta["protocol"]["transductive"] is False
