@@ -15,7 +15,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 from rich.console import Console
 
-from muvr_train import cli
+from muvr_train import cli, ending
 from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.compose import Composer
 from muvr_train.preflight.flags import parse_flags
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
     options, settings = parser.parse_known_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
-    with cli.reporting():
+    with ending.reporting():
         cfg = compose(settings)
 
         from muvr_train.doctor.examine import examine

@@ -1,27 +1,22 @@
 """The command line before Hydra: settings as typed, checked and completed in a fraction of a second.
 
-`prepare` turns the user's arguments into arguments for `@hydra.main`; it imports no torch. `reporting` turns our own
-errors into one clear message: exit code 2 for settings, 1 for data.
+`prepare` turns the user's arguments into arguments for `@hydra.main`; it imports no torch.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from muvr_train.config_checks import asks_for_processes, check_paths, check_sources, check_values
-from muvr_train.errors import ConfigError, IncompleteError, MuvrTrainError, shorten
+from muvr_train.config_checks import asks_for_processes, check_sources, check_values
+from muvr_train.ending import debugging, reporting
+from muvr_train.errors import ConfigError
 from muvr_train.launched import PREPARED, rank, silence_torch, world_size
 from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
@@ -35,95 +30,11 @@ from muvr_train.preflight.questions import with_questions
 from muvr_train.preflight.quoting import quote_override, split_override
 from muvr_train.preflight.values import OWN_MODEL_RULES, RULES
 
-INCOMPLETE: list[str] = []
-"""Folders of the runs of this sweep whose results are written, but incomplete."""
-
 
 def config_dir() -> Path:
     """Give the folder of the configs: configs/ of a checkout, or the copy inside an installed wheel."""
     package = Path(__file__).resolve().parent
     return next(path for path in (package / "configs", package.parent / "configs") if (path / "train.yaml").is_file())
-
-
-@contextmanager
-def reporting() -> Iterator[None]:
-    """Print our own errors as one message and exit; MUVR_TRAIN_DEBUG=1 shows the traceback as well."""
-    try:
-        yield
-    except Exception as error:
-        ours = _find_ours(error)
-        _keep(error)
-        if ours is None or debugging():
-            raise
-        if _is_shown(ours):
-            place = f" in process {rank()}" if rank() else ""
-            sys.stderr.write(f"error{place}: {_message(ours)}\n")
-        sys.exit(2 if isinstance(ours, ConfigError) else 1)
-
-
-def _keep(error: BaseException) -> None:
-    """Write an error with its traceback into the run's log file, where Hydra has opened one."""
-    kept = (type(error), error, error.__traceback__)
-    record = logging.LogRecord(__name__, logging.ERROR, __file__, 0, "the run ends: %s", (error,), kept)
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.FileHandler):
-            handler.handle(record)
-
-
-def _is_shown(error: MuvrTrainError) -> bool:
-    """Of mistakes in the settings, which all processes see, only the first one speaks."""
-    return error.shown and not (isinstance(error, ConfigError) and rank())
-
-
-def debugging() -> bool:
-    """Whether the user asks for tracebacks."""
-    return os.environ.get("MUVR_TRAIN_DEBUG", "0") not in ("", "0")
-
-
-@contextmanager
-def guarded(cfg: DictConfig) -> Iterator[None]:
-    """Report mistakes, leave no empty folder behind, and look for the data before anything heavy is imported."""
-    folder = Path("checkpoints", cfg.run) if "run" in cfg else Path(cfg.out)
-    with reporting(), runs.tidy(folder, keep=bool(cfg.get("resume_from")) or rank() > 0):
-        check_paths(cfg)
-        try:
-            yield
-        except IncompleteError as error:
-            if not _others_follow():
-                raise
-            _keep(error)
-            sys.stderr.write(f"error: {error}\n")
-            INCOMPLETE.append(str(folder))
-
-
-def _others_follow() -> bool:
-    """Whether this process does the runs of a sweep one after another; jobs of SLURM end on their own."""
-    if not HydraConfig.initialized():
-        return False
-    settings = HydraConfig.get()
-    return settings.mode == RunMode.MULTIRUN and settings.runtime.choices.get("hydra/launcher") == "basic"
-
-
-def end_sweep() -> None:
-    """End the program with an error that names the runs of a sweep which are incomplete; nothing where none is."""
-    if INCOMPLETE:
-        sys.stderr.write(f"error: runs of the sweep with failed questions: {shorten(INCOMPLETE, 50)}\n")
-        sys.exit(1)
-
-
-def _find_ours(error: BaseException | None) -> MuvrTrainError | None:
-    """Look for our own error behind those of Hydra's instantiation; a fault of the program is never hidden by it."""
-    while error is not None and not isinstance(error, MuvrTrainError):
-        error = error.__cause__
-    return error
-
-
-def _message(error: MuvrTrainError) -> str:
-    """Give the message; a loader process wraps it into its traceback, of which the last entry is the message."""
-    text = str(error)
-    if text.startswith("Caught ") and "Original Traceback" in text:
-        text = text.rsplit(f"{type(error).__name__}: ", 1)[-1].strip()
-    return text
 
 
 def start(config_name: str) -> None:

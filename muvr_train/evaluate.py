@@ -5,13 +5,13 @@ from __future__ import annotations
 import hydra
 from omegaconf import DictConfig
 
-from muvr_train import cli
+from muvr_train import cli, ending
 
 
 @hydra.main(version_base="1.3", config_path=str(cli.config_dir()), config_name="evaluate")
 def run(cfg: DictConfig) -> None:
     """Evaluate what the config says."""
-    with cli.guarded(cfg):
+    with ending.guarded(cfg):
         from muvr_train import runner
 
         runner.evaluate(cfg)
@@ -21,7 +21,7 @@ def main() -> None:
     """Check the settings with Hydra alone, then evaluate."""
     cli.start("evaluate")
     run()
-    cli.end_sweep()
+    ending.end_sweep()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from muvr_train import cli
+from muvr_train import ending
 from muvr_train.errors import ConfigError
 from muvr_train.names import hint, nearest_names
 from muvr_train.preflight.exported import checkpoint_file, refuse_overwriting
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("settings", nargs="*", metavar="key=value", help=f"one of {', '.join(SETTINGS)}")
     typed = parser.parse_args(arguments).settings
-    with cli.reporting():
+    with ending.reporting():
         checkpoint, out, overwrite = read_settings(typed)
         from muvr_train.runner.exported import export
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from muvr_train import cli
+from muvr_train import cli, ending
 from muvr_train.errors import ConfigError
 from muvr_train.features.annotations import annotated_videos
 from muvr_train.features.encoders.listing import EncoderRow, list_encoders
@@ -126,7 +126,7 @@ def show_encoders(pattern: str) -> None:
 def main() -> None:
     """Check the settings, extract, exit."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    with cli.reporting():
+    with ending.reporting():
         cfg, show = compose(sys.argv[1:])
         if show:
             sys.stdout.write(OmegaConf.to_yaml(OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])))

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from muvr_train import cli
+from muvr_train import ending
 from muvr_train.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Mine, write the files, print a table to stdout; exit code 1 for unusable data, 2 for a wrong argument."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
-    with cli.reporting():
+    with ending.reporting():
         if (options.run is None) == (options.scores is None) or (options.scores is None) != (
             options.annotations is None
         ):

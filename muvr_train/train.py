@@ -5,13 +5,13 @@ from __future__ import annotations
 import hydra
 from omegaconf import DictConfig
 
-from muvr_train import cli
+from muvr_train import cli, ending
 
 
 @hydra.main(version_base="1.3", config_path=str(cli.config_dir()), config_name="train")
 def run(cfg: DictConfig) -> None:
     """Train what the config says."""
-    with cli.guarded(cfg):
+    with ending.guarded(cfg):
         from muvr_train import runner
 
         runner.train(cfg)

@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import hydra
-from muvr_train import cli, errors
+from muvr_train import cli, ending, errors
 
 @hydra.main(version_base="1.3", config_path=str(cli.config_dir()), config_name="train")
 def main(cfg):
-    with cli.reporting():
+    with ending.reporting():
         from hydra.core.hydra_config import HydraConfig
         print(repr((cfg.run, cfg.seed, cfg.data.videos, HydraConfig.get().runtime.output_dir.rsplit("/", 2)[1:])))
         if cfg.seed == 13:
