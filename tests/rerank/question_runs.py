@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train import cli, runner
+from muvr_train.config_checks import check_paths
 from muvr_train.preflight.compose import Composer
 from tests.interrupts import hear_interrupts
 
@@ -60,7 +61,7 @@ class Mine(Answerer):
 def evaluate(*arguments: str, extra: Path | None = None) -> dict[str, float]:
     """Run evaluate.py in this process, without Hydra's folders and logs."""
     cfg = composed(*arguments, extra=extra)
-    cli.check_paths(cfg)
+    check_paths(cfg)
     return runner.evaluate(cfg)
 
 
