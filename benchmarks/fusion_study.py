@@ -216,7 +216,7 @@ def meta(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     import torch
 
     from muvr_train.demo.spec import ANNOTATION, VERSION
-    from muvr_train.runner.finish import package_version
+    from muvr_train.runner.about import package_version
 
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -21,11 +21,12 @@ from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.models.s2vs import S2VS
 from muvr_train.search.exhaustive import (
+    QUERY_COPIES,
+    Demand,
     Places,
     block_bytes,
     evaluating,
     plan_blocks,
-    query_bytes,
     query_scorer,
     score_blocks,
 )
@@ -77,7 +78,7 @@ def _score(session: Session, network: SimilarityNetwork, features: torch.Tensor,
     sizes = np.full(len(features), 4 * FRAMES * DIM)
 
     def blocks() -> Iterator[tuple[Places, EncodedDatabase]]:
-        limit = block_bytes(device, None, query_bytes(batch), int(sizes[0]))
+        limit = block_bytes(device, None, Demand(QUERY_COPIES * video.x.nbytes, int(sizes[0])))
         for places in plan_blocks(sizes, limit):
             x = features[torch.from_numpy(places).to(device)].float()
             yield places, model.encode_database(Tokens(x, torch.ones(x.shape[:2], dtype=torch.bool, device=device)))
