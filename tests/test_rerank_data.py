@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from muvr_train import cli, runner
 from muvr_train.benchmarks.fivr import read_fivr
-from muvr_train.errors import DataError
+from muvr_train.errors import ConfigError, DataError
 from muvr_train.preflight.compose import Composer
 from muvr_train.rerank.answer_file import read_answers
 from tests.benchmarks.test_fivr import CONTENT, SCORES
@@ -129,7 +129,10 @@ def test_an_oracle_knows_every_task(place: Path, method: str) -> None:
     file = ("answerer=file", "answerer.path=answers.jsonl", "answers=other.jsonl")
     again, _ = evaluate(*FIVR, *file, method=method)["reranked"]
     assert again["rows"] == row["rows"], "the answers of each task are those of the file"
-    plain = evaluate(*FIVR[:2], "scores=reranked_scores_scores.npz", "benchmark.report=false", method=None)
+    saved = ("scores=reranked_scores_scores.npz", "benchmark.report=false")
+    with pytest.raises(ConfigError, match="out=out holds results of toy, and those of reranked_scores_scores"):
+        evaluate(*FIVR[:2], *saved, method=None)
+    plain = evaluate(*FIVR[:2], *saved, "overwrite=true", method=None)
     assert precisions(plain["rows"]) == pytest.approx(precisions(row["rows"]), abs=1e-12)
 
 

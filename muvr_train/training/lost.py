@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -23,6 +24,7 @@ LOST = ("connection", "timed out", "timeout", "broken pipe", "socket", "peer", "
 ENDED = "muvr_train/ended"
 """Key of the processes' common store: the rank of the first one that ended with an error of its own."""
 GRACE = 10.0  # seconds that processes get to notice, or to end by themselves
+REAPED = 5.0  # seconds from closing a process's connections to its exit status, on a busy machine
 LAST = 50.0  # more seconds, after which the first process is ended although it has not come to an exchange
 
 
@@ -55,13 +57,17 @@ class Children(threading.Thread):
             self._kill()
             os._exit(1)
 
-    def dead(self) -> str | None:
-        """Say which of them has failed, and how."""
-        for rank, child in enumerate(self.processes, start=1):
-            if code := child.poll():
-                how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"has ended with code {code}"
-                return f"process {rank} {how}"
-        return None
+    def dead(self, within: float = 0.0) -> str | None:
+        """Say which of them has failed, and how; wait for it for that many seconds."""
+        end = time.monotonic() + within
+        while True:
+            for rank, child in enumerate(self.processes, start=1):
+                if code := child.poll():
+                    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"has ended with code {code}"
+                    return f"process {rank} {how}"
+            if time.monotonic() >= end:
+                return None
+            time.sleep(0.05)
 
     def end(self) -> None:
         """Wait a little for the processes, then kill those that hang; all at once where the run has failed."""
@@ -115,7 +121,7 @@ def noticing(group: Group, timeout: float, advice: str, children: Children | Non
         elif "timed out" in str(error).lower():
             what = f"one of them gave no answer for {timeout:g} seconds (trainer.timeout)"
         else:
-            what = (children and children.dead()) or "one of them has ended"
+            what = (children and children.dead(within=REAPED)) or "one of them has ended"
         message = f"process {group.rank} of {group.size} has lost the others: {what}. {advice}"
         raise ProcessError(message, shown=group.is_first or told is None) from error
     finally:
