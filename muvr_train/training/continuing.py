@@ -64,6 +64,21 @@ def refuse_unnamed(optimizer: Mapping[str, Any]) -> None:
         )
 
 
+def place_in_schedule(checkpoint: Mapping[str, Any], accumulate: int) -> int:
+    """The optimiser steps that a run has made, in steps of `accumulate` batches.
+
+    Args:
+        checkpoint: of the run, which may have made steps of another size.
+        accumulate: batches of a step from now on. The step that is not complete yet is the next one.
+
+    >>> checkpoint = {"callbacks": {"Progress": {"finished": 5}}, "lr_schedulers": [{"last_epoch": 3}]}
+    >>> [place_in_schedule(checkpoint, accumulate) for accumulate in (1, 2, 4)]  # begun with 2, its last step had one
+    [5, 3, 1]
+    """
+    batches, made = checkpoint["callbacks"]["Progress"]["finished"], checkpoint["lr_schedulers"][0]["last_epoch"]
+    return int(made if made == -(-batches // accumulate) else batches // accumulate)
+
+
 def take_settings(
     optimizer: dict[str, Any],
     schedule: dict[str, Any],

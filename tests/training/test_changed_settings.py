@@ -54,11 +54,14 @@ class Used(pl.Callback):
             trainer.should_stop = True
 
 
-def run(module: RetrievalModule, path: Path, until: int = STEPS, resume: Path | None = None) -> Used:
+def run(
+    module: RetrievalModule, path: Path, until: int = STEPS, resume: Path | None = None, accumulate: int = 1
+) -> Used:
     used = Used(path, until)
     trainer = pl.Trainer(
         accelerator="cpu",
         max_epochs=1,
+        accumulate_grad_batches=accumulate,
         logger=False,
         callbacks=[Progress(0), used],
         enable_checkpointing=False,
@@ -123,6 +126,18 @@ def test_more_steps_follow_the_longer_schedule_at_once(cut: Path, tmp_path: Path
     used = run(module, tmp_path / "rest.ckpt", until=1, resume=cut)
     (base, *_) = used.groups[0]
     assert base["lr"] == pytest.approx(base["initial_lr"] * module._lr_factor(CUT))
+
+
+@pytest.mark.parametrize(("accumulate", "places"), [(1, [3, 4, 5]), (2, [1, 2]), (3, [1]), (4, [0, 1])])
+def test_steps_of_another_size_go_on_at_their_place(
+    cut: Path, tmp_path: Path, accumulate: int, places: list[int]
+) -> None:
+    """Three of six batches are done in steps of one; the last step of a run may have fewer batches."""
+    module = make_module(-(-STEPS // accumulate), **BEGUN, accumulate=accumulate)
+    used = run(module, tmp_path / "rest.ckpt", resume=cut, accumulate=accumulate)
+    rates = [groups[0]["lr"] for groups in used.groups]
+    assert rates == pytest.approx([0.01 * module._lr_factor(place) for place in places])
+    assert len(set(rates)) == len(rates)
 
 
 MOVED = [
