@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
-from muvr_train import cli, runner
 from muvr_train.benchmarks.fivr import read_fivr
 from muvr_train.errors import ConfigError, DataError
-from muvr_train.preflight.compose import Composer
 from muvr_train.rerank.answer_file import read_answers
+from tests import in_process
 from tests.benchmarks.test_fivr import CONTENT, SCORES
 from tests.features.test_copies_extract import write_video
 from tests.reference import reranking as slow
@@ -55,12 +53,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def evaluate(*arguments: str, method: str | None = "keep_drop") -> dict[str, Any]:
     """Rerank in this process (or only evaluate); give results.json."""
     rerank = [f"rerank={method}", f"rerank.top_k={K}", "rerank.decision=text"] if method else []
-    typed = ["--config-dir", "own", *arguments, *rerank]
-    texts = [text for text in cli.prepare([*typed, "out=out"], "evaluate") if "=" in text]
-    cfg = Composer(cli.config_dir(), "evaluate", Path("own").resolve()).compose(texts)
-    cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    Path(cfg.out).mkdir(parents=True, exist_ok=True)
-    runner.evaluate(cfg)
+    in_process.evaluate(*arguments, *rerank, "out=out", extra=Path("own").resolve())
     content: dict[str, Any] = json.loads(Path("out/results.json").read_text())
     return content
 

@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
-from muvr_train import cli, mine, runner
+from muvr_train import cli, mine
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.muvr_qa import read_qa
 from muvr_train.benchmarks.splits import split_by_fold
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.evaluation import Protocol, evaluate_scores
 from muvr_train.features.store import FeatureStore, tag_key
-from muvr_train.preflight.compose import Composer
 from muvr_train.runner.cross_fit import join_folds, write_fold
 from muvr_train.search.calibration.base import CalibrationStep
 from muvr_train.search.calibration.centring import Centring
@@ -29,6 +27,7 @@ from muvr_train.search.calibration.z_fusion import ZFusion
 from muvr_train.search.held import HeldScores
 from muvr_train.search.score_files import read_scores
 from muvr_train.search.sources import ModelScores
+from tests import in_process
 from tests.parts import make_parts
 from tests.tagged import EXPRESSIONS, TAGS
 from tests.test_cross_fit import TINY
@@ -53,11 +52,7 @@ class Workplace:
             self.evaluate("model=frame_max", *self.data, self.features, modes, "out=all", "save_scores=true", *few)
 
     def evaluate(self, *arguments: str) -> dict[str, float]:
-        texts = [text for text in cli.prepare([*arguments, "trainer=cpu"], "evaluate") if "=" in text]
-        cfg = Composer(cli.config_dir(), "evaluate", None).compose(texts)
-        cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-        Path(cfg.out).mkdir(parents=True, exist_ok=True)
-        return runner.evaluate(cfg)
+        return in_process.evaluate(*arguments, "trainer=cpu")
 
     def results(self, out: str) -> dict[str, Any]:
         content: dict[str, Any] = json.loads((self.folder / out / "results.json").read_text(encoding="utf-8"))

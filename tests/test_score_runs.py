@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
-from muvr_train import cli, mine, runner
+from muvr_train import mine
 from muvr_train.benchmarks.muvr import read_muvr
 from muvr_train.benchmarks.muvr_qa import read_qa
 from muvr_train.errors import DataError
-from muvr_train.preflight.compose import Composer
 from muvr_train.runner.score_run import refuse_strangers
 from muvr_train.search.file_scores import FileScores
 from muvr_train.search.score_files import read_scores
+from tests import in_process
 from tests.toy import make_toy
 
 ROOT = Path(__file__).parents[1]
@@ -41,11 +40,7 @@ class Workplace:
             self.evaluate("model=mean_pool", *self.data, features, "out=pool", "save_scores=true")
 
     def evaluate(self, *arguments: str) -> dict[str, float]:
-        texts = [text for text in cli.prepare([*arguments, *QUIET], "evaluate") if "=" in text]
-        cfg = Composer(cli.config_dir(), "evaluate", None).compose(texts)
-        cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-        Path(cfg.out).mkdir(parents=True, exist_ok=True)
-        return runner.evaluate(cfg)
+        return in_process.evaluate(*arguments, *QUIET)
 
     def results(self, out: str) -> dict[str, Any]:
         content: dict[str, Any] = json.loads((self.folder / out / "results.json").read_text())

@@ -21,37 +21,31 @@ from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.fusion.mean import MeanFusion
 from muvr_train.models.retriever import Retriever
 from muvr_train.types import QueryBatch, StoreDims, Tokens
+from tests.models.faults import DoesAsTold
 from tests.parts import make_parts
 
 DIMS = StoreDims(regions=1, dim=8)
 Extras = tuple[Tensor, dict[str, Tensor]]
 
 
-class Faulty(FrameMax):
+class Faulty(DoesAsTold, FrameMax):
     """Does at one method what it is told."""
 
     def __init__(self, at: str, result: Any) -> None:
         super().__init__(8, 1)
         self.at, self.result = at, result
 
-    def _at(self, name: str, sound: Any) -> Any:
-        if name != self.at:
-            return sound
-        if isinstance(self.result, BaseException):
-            raise self.result
-        return self.result(sound)
-
     def _index(self, tokens: Tokens) -> Tokens:
-        return self._at("index", super()._index(tokens))
+        return self.told("index", super()._index(tokens))
 
     def similarity(self, *given: Any) -> Tensor:
-        return self._at("similarity", super().similarity(*given))
+        return self.told("similarity", super().similarity(*given))
 
     def similarity_with_extras(self, *given: Any) -> Extras:
-        return self._at("similarity_with_extras", super().similarity_with_extras(*given))
+        return self.told("similarity_with_extras", super().similarity_with_extras(*given))
 
     def similarity_map(self, *given: Any) -> Tensor:
-        return self._at("similarity_map", super().similarity_map(*given))
+        return self.told("similarity_map", super().similarity_map(*given))
 
 
 def score(network: FrameMax, wanted: tuple[str, ...] = ()) -> dict[str, Tensor]:
@@ -87,7 +81,7 @@ def test_what_a_network_gives_is_checked(at: str, result: Any, message: str) -> 
 
 @pytest.mark.parametrize("at", ["index", "similarity", "similarity_with_extras"])
 def test_what_a_network_raises_is_named_with_its_place(at: str) -> None:
-    message = rf"similarity network Faulty fails in {at}: .*test_own_networks.py, line \d+: ValueError: no"
+    message = rf"similarity network Faulty fails in {at}: .*faults.py, line \d+: ValueError: no"
     with pytest.raises(ConfigError, match=message) as caught:
         score(Faulty(at, ValueError("no")), ("self",) if at.endswith("extras") else ())
     assert isinstance(caught.value.__cause__, ValueError)

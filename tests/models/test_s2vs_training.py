@@ -252,8 +252,8 @@ def test_pieces_do_not_sum_gradients_in_half_precision(again):
 
     exact = gradient(144, half=False)
     one, many = (float((gradient(chunk, half=True) - exact).norm() / exact.norm()) for chunk in (144, 1))
-    assert 1e-4 < one < 0.02
-    assert many < 1.5 * one
+    assert 1e-4 < many < 0.02
+    assert many < 1.5 * one  # kernels of processors without bfloat16 sum in it themselves: 0.04 in one piece
 
 
 @pytest.mark.parametrize("name", ["attention", "symmetric", "residual"])

@@ -10,11 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
-from muvr_train import cli, runner
+from muvr_train import runner
 from muvr_train.config_checks import check_paths
-from muvr_train.preflight.compose import Composer
+from tests.in_process import composed
 from tests.interrupts import hear_interrupts
 
 ROOT = Path(__file__).parents[2]
@@ -63,14 +61,6 @@ def evaluate(*arguments: str, extra: Path | None = None) -> dict[str, float]:
     cfg = composed(*arguments, extra=extra)
     check_paths(cfg)
     return runner.evaluate(cfg)
-
-
-def composed(*arguments: str, extra: Path | None = None) -> DictConfig:
-    """Compose what is typed."""
-    argv = [*arguments, *(["--config-dir", str(extra)] if extra else [])]
-    texts = [text for text in cli.prepare(argv, "evaluate") if "=" in text and not text.startswith("-")]
-    cfg = Composer(cli.config_dir(), "evaluate", extra).compose(texts)
-    return OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
 
 
 def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

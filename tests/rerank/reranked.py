@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
-from muvr_train import cli, runner
 from muvr_train.benchmarks.muvr import read_muvr
-from muvr_train.preflight.compose import Composer
 from muvr_train.rerank.answer_file import read_answers
+from tests import in_process
 from tests.reference import reranking as slow
 from tests.reference.metrics import metrics_of_order
 from tests.tagged import make_tagged
@@ -80,11 +78,7 @@ class Workplace:
 
     def evaluate(self, *arguments: str, quiet: bool = True) -> dict[str, float]:
         more = ("trainer=cpu", *(("benchmark.bootstrap=0", "benchmark.report=false") if quiet else ()))
-        texts = [text for text in cli.prepare(["--config-dir", "own", *arguments, *more], "evaluate") if "=" in text]
-        cfg = Composer(cli.config_dir(), "evaluate", self.folder / "own").compose(texts)
-        cfg = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-        Path(cfg.out).mkdir(parents=True, exist_ok=True)
-        return runner.evaluate(cfg)
+        return in_process.evaluate(*arguments, *more, extra=self.folder / "own")
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """As a process, with the usual cache: the built-in corpus need not be rendered again."""

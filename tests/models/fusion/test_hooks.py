@@ -14,35 +14,29 @@ from muvr_train.models.frame_max import FrameMax
 from muvr_train.models.fusion.base import FusionHead
 from muvr_train.models.retriever import Retriever
 from muvr_train.types import QueryBatch, StoreDims, Tags, TextTokens, Tokens
+from tests.models.faults import DoesAsTold
 
 DIMS = StoreDims(regions=1, dim=8, text_dim=8)
 
 
-class Faulty(FusionHead):
+class Faulty(DoesAsTold, FusionHead):
     """Does at one hook what it is told."""
 
     def __init__(self, at: str, result: Any) -> None:
         super().__init__(DIMS)
         self.at, self.result = at, result
 
-    def _at(self, name: str, sound: Any) -> Any:
-        if name != self.at:
-            return sound
-        if isinstance(self.result, BaseException):
-            raise self.result
-        return self.result(sound)
-
     def prepare(self, query: QueryBatch) -> QueryBatch:
-        return self._at("prepare", super().prepare(query))
+        return self.told("prepare", super().prepare(query))
 
     def compare(self, *given: Any) -> dict[str, Tensor]:
-        return self._at("compare", super().compare(*given))
+        return self.told("compare", super().compare(*given))
 
     def combine(self, *given: Any) -> Tensor:
-        return self._at("combine", super().combine(*given))
+        return self.told("combine", super().combine(*given))
 
     def tag_scores(self, *given: Any) -> Tensor:
-        return self._at("tag_scores", super().tag_scores(*given))
+        return self.told("tag_scores", super().tag_scores(*given))
 
 
 def score(head: FusionHead) -> Tensor:
@@ -77,9 +71,7 @@ def test_what_a_hook_gives_is_checked(at: str, result: Any, message: str) -> Non
 
 @pytest.mark.parametrize("at", ["prepare", "compare", "combine", "tag_scores"])
 def test_what_a_hook_raises_is_named_with_its_place(at: str) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"head Faulty fails in {at}: .*test_hooks.py, line \d+: ValueError: no"
-    ) as e:
+    with pytest.raises(ConfigError, match=rf"head Faulty fails in {at}: .*faults.py, line \d+: ValueError: no") as e:
         score(Faulty(at, ValueError("no")))
     assert isinstance(e.value.__cause__, ValueError)
 
