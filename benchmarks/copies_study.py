@@ -19,6 +19,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -137,7 +138,8 @@ def piece_key(piece: Piece) -> str:
 
 def store_of(options: argparse.Namespace, fold: int, intros: bool) -> Path:
     """Give the store of a fold."""
-    return (options.work / f"fold{fold}-{'intros' if intros else 'plain'}").resolve()
+    work: Path = options.work
+    return (work / f"fold{fold}-{'intros' if intros else 'plain'}").resolve()
 
 
 def run_of(options: argparse.Namespace, fold: int, seed: int) -> str:
@@ -222,7 +224,7 @@ def intervals(scored: Scored) -> dict[str, dict[str, list[float]]]:
     return leads
 
 
-def render(options: argparse.Namespace, rows: dict, steps: dict) -> str:
+def render(options: argparse.Namespace, rows: dict[str, Any], steps: dict[tuple[int, int], Any]) -> str:
     """Draw the tables in Markdown."""
     what = f"{options.split} part, {options.folds} folds, {options.seeds} seeds, database {options.database}"
     lines = [f"{options.name}: {what}"]

@@ -136,7 +136,7 @@ def _plain(path: Path, convert_all: bool = True) -> NDArray[np.uint8]:
     cv2 = _cv2()
     reader = cv2.VideoCapture(str(path), cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
     count = int(reader.get(cv2.CAP_PROP_FRAME_COUNT))
-    chosen, pictures = set(uniform(count, FRAMES)), []
+    chosen, pictures = set(uniform(count, FRAMES)), list[Any]()
     for index in range(count):
         good, picture = reader.read() if convert_all else (reader.grab(), None)
         if not good:

@@ -61,7 +61,8 @@ def main() -> None:
     started = time.monotonic()
     with ThreadPoolExecutor(options.parallel) as pool:
         list(pool.map(lambda name: run(options, name), names))
-    content = {"meta": meta(options, time.monotonic() - started), "runs": {n: read(options, n) for n in names}}
+    runs = {name: read(options, name) for name in names}
+    content: dict[str, Any] = {"meta": meta(options, time.monotonic() - started), "runs": runs}
     figures = Figures(content, {name: resampled(options, name) for name in names})
     content["differences"] = differences(figures)
     (options.work / "study.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
@@ -146,7 +147,8 @@ def score(options: argparse.Namespace, name: str) -> dict[str, Any]:
     with initialize_config_dir(str(cli.config_dir()), version_base=None):
         settings = ["data=demo_large", *(setting for setting in options.set if setting.startswith("data."))]
         data = open_data(compose("train", settings), training=False)
-    part, facts = data.part("val" if options.pilot else "test"), {"corpus": data.benchmark.protocol["corpus"]}
+    part = data.part("val" if options.pilot else "test")
+    facts: dict[str, Any] = {"corpus": data.benchmark.protocol["corpus"]}
     if name == UNTRAINED:
         models = baseline_models(data.store, data.train_videos)
     else:
@@ -158,7 +160,8 @@ def score(options: argparse.Namespace, name: str) -> dict[str, Any]:
     start, rows, drawn = time.monotonic(), {}, {}
     for model, retriever in models.items():
         rows[model], drawn[model] = evaluated(retriever.eval(), data.store, part)
-    np.savez(options.work / f"{name}.npz", **{json.dumps([m, *key]): v for m in drawn for key, v in drawn[m].items()})
+    samples: dict[str, Any] = {json.dumps([m, *key]): v for m in drawn for key, v in drawn[m].items()}
+    np.savez(options.work / f"{name}.npz", **samples)
     return {**facts, "rows": rows, "scoring_seconds": time.monotonic() - start}
 
 
@@ -183,7 +186,8 @@ def evaluated(model: Any, store: Any, part: Any) -> tuple[dict[str, Any], dict[t
     results = evaluate_scores(source, part, Protocol(modes=MODES, ks=(10,), bootstrap=RESAMPLES))
     rows: dict[str, Any] = {}
     for row in results.rows:
-        values = {name: row["metrics"][name] for name in ("mAP", "uAP") if name in row["metrics"]}
+        metrics: Any = row["metrics"]
+        values = {name: metrics[name] for name in ("mAP", "uAP") if name in metrics}
         rows.setdefault(str(row["mode"]), {})[str(row["partition"])] = values
     drawn = {(*key, name): v for key, found in results.resampled.items() for name, v in found.items() if "AP" in name}
     for mode in ("v", "tv"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Figures:
     def best(self, rows: Sequence[str], modes: Sequence[str], metric: str) -> Place:
         """Give the row and mode that is best in the metric on these very queries: the hardest one to beat."""
         have = [(row, mode) for row in rows for mode in modes if self.values(row, mode, metric)]
-        return max(have, key=lambda place: np.mean(self.values(*place, metric)))
+        return max(have, key=lambda place: float(np.mean(self.values(place[0], place[1], metric))))
 
     def lead(self, one: Place, other: Place, metric: str) -> Lead | None:
         """Give the difference of two rows and its 95 % interval; None where one has no such metric."""
@@ -89,7 +90,7 @@ def tables(figures: Figures) -> Iterator[str]:
         cells = {
             row: {m: shown(figures.lead((row, m), other, metric)) for m, other in rivals(row).items()} for row in rows
         }
-        yield table(f"{metric}: {what}", MODES, rows, lambda row, mode, cells=cells: cells[row][mode])
+        yield table(f"{metric}: {what}", MODES, rows, partial(_cell, cells))
     yield table(
         "mAP (%) under tag expressions",
         TAGGED,
@@ -98,12 +99,12 @@ def tables(figures: Figures) -> Iterator[str]:
     )
     parts = [name for name in figures.runs[UNTRAINED]["rows"][OFFICIAL[0]]["v"] if name != "mean"]
     places = [figures.best(figures.untrained, PLAIN, "mAP"), *((row, "tv") for row in heads)]
-    cells = {named(place): place for place in places}
+    by_name = {named(place): place for place in places}
     yield table(
         "mAP (%) by partition, video + text",
         parts,
-        list(cells),
-        lambda r, p: spread(figures.values(*cells[r], "mAP", p)),
+        list(by_name),
+        lambda r, p: spread(figures.values(by_name[r][0], by_name[r][1], "mAP", p)),
     )
     yield training(figures)
 
@@ -116,9 +117,18 @@ def comparisons(figures: Figures) -> Iterator[tuple[str, str, list[str], Callabl
         for kind, rows in (("zero-shot", OFFICIAL), ("untrained", figures.untrained)):
             best = figures.rivals(rows, metric)
             tagged = f"; with tags {named(best['tv+tag'])}" if metric == "mAP" else ""
-            yield f"minus the best {kind} row ({named(best['tv'])}{tagged})", metric, heads, lambda _, best=best: best
+            yield f"minus the best {kind} row ({named(best['tv'])}{tagged})", metric, heads, partial(_same, best)
         what = "minus the head `mean` on the same network"
         yield what, metric, others, lambda row: {mode: (mean_of(row), mode) for mode in MODES}
+
+
+def _cell(cells: Mapping[str, Mapping[str, str]], row: str, mode: str) -> str:
+    return cells[row][mode]
+
+
+def _same(rivals: Mapping[str, Place], row: str) -> Mapping[str, Place]:
+    del row
+    return rivals
 
 
 def differences(figures: Figures) -> list[dict[str, Any]]:

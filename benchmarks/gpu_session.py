@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from measure import Clock, machine, table
@@ -77,7 +78,7 @@ def read_session(description: str | None) -> tuple[Session, Path]:
 @contextmanager
 def tf32(on: bool) -> Iterator[None]:
     """Let CUDA round the factors of float32 products and convolutions to TF32, or not."""
-    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [backend.allow_tf32 for backend in backends]
     for backend in backends:
         backend.allow_tf32 = on

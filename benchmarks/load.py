@@ -129,7 +129,7 @@ def loading(folder: Path, videos: int, options: argparse.Namespace) -> None:
         for way in names:
             clock.time(way, work[way])
     peaks = {way: run_fresh(partial(read_all, folder, way, batches), threads=options.threads).peak for way in names}
-    rows = [("", "videos/s", "like for like", "as stored", "peak memory")]
+    rows: list[tuple[str, ...]] = [("", "videos/s", "like for like", "as stored", "peak memory")]
     for way, label in names.items():
         ratios = [f"{clock.median(base) / clock.median(way):.1f}x" for base in ("files", "files, as stored")]
         rows.append((label, f"{videos / clock.median(way):,.0f}", *ratios, mib(peaks[way])))
@@ -139,7 +139,7 @@ def loading(folder: Path, videos: int, options: argparse.Namespace) -> None:
 def loop(folder: Path, options: argparse.Namespace) -> None:
     """How much of the training loop is computation."""
     size, steps = ("tiny", 10) if options.quick else ("default", 60)
-    rows = [("", "steps", "steps/s", "computation", "at least", "peak memory")]
+    rows: list[tuple[str, ...]] = [("", "steps", "steps/s", "computation", "at least", "peak memory")]
     for prefetch in (2, 0):
         overrides = [f"data.size={size}", f"data.prefetch={prefetch}", f"trainer.steps_per_epoch={steps}"]
         rows.append(_trained(folder, f"data.prefetch={prefetch}", overrides, options))
@@ -157,7 +157,7 @@ def muvr_size(folder: Path, options: argparse.Namespace) -> None:
         write_partition(root, name, MUVR_SIZES, seed=number)
     write_features(root, MUVR, MUVR_SIZES, files=False)
     data = ["data=muvr", f"data.annotations={root / 'annotations'}", f"data.features={root / 'store'}"]
-    rows = [("", "steps", "steps/s", "computation", "at least", "peak memory")]
+    rows: list[tuple[str, ...]] = [("", "steps", "steps/s", "computation", "at least", "peak memory")]
     rows.append(_trained(folder, "residency=mmap", [*data, "residency=mmap", "trainer.steps_per_epoch=10"], options))
     report("Training on 53,465 videos of 15 x 1,024, float16, with all evaluations and the report", rows, options)
 

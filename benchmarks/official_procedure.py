@@ -151,4 +151,5 @@ def filter_precisions(
 
 def _normalised(vector: np.ndarray[Any, Any]) -> Tensor:
     tensor = torch.from_numpy(vector).float()
-    return tensor / tensor.norm(dim=-1, keepdim=True)
+    unit: Tensor = tensor / tensor.norm(dim=-1, keepdim=True)
+    return unit

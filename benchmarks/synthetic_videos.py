@@ -46,7 +46,8 @@ def repeat_video(source: Path, path: Path, times: int) -> None:
         for turn in range(times):
             for packet in packets:
                 new = av.Packet(bytes(packet))
-                new.pts, new.dts = (stamp + turn * stream.duration for stamp in (packet.pts, packet.dts))
+                later = turn * (stream.duration or 0)
+                new.pts, new.dts = (stamp if stamp is None else stamp + later for stamp in (packet.pts, packet.dts))
                 new.time_base, new.is_keyframe, new.stream = packet.time_base, packet.is_keyframe, copy
                 writer.mux(new)
 
@@ -86,4 +87,5 @@ def _texture(rng: np.random.Generator, height: int, width: int) -> Pictures:
     frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width))
     values = np.fft.irfft2(waves / np.maximum(frequency, 1 / max(height, width)) ** 1.3, (height, width))
     values = 120 + 45 * (values - values.mean()) / values.std()
-    return np.clip(values, 0, 255).astype(np.int16).transpose(1, 2, 0)
+    pixels: NDArray[np.int16] = np.clip(values, 0, 255).astype(np.int16).transpose(1, 2, 0)
+    return pixels

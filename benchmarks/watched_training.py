@@ -94,9 +94,12 @@ def main() -> None:
         watched.left_out += end - begin
         watched.loop = end - began - watched.started - watched.left_out
 
-    AheadLoader.__iter__ = watched_iterate
-    AheadLoader._load = watched_load
-    EvaluateAndSave.on_train_batch_end = watched_end
+    for owner, name, function in (
+        (AheadLoader, "__iter__", watched_iterate),
+        (AheadLoader, "_load", watched_load),
+        (EvaluateAndSave, "on_train_batch_end", watched_end),
+    ):
+        setattr(owner, name, function)
     program()
     watched.peak = kilobytes(os.getpid(), "status", "VmHWM")
     file.write_text(json.dumps(asdict(watched)))
