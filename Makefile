@@ -13,7 +13,7 @@ train: $(STAMP)
 	$(BIN)/python train.py experiment=s2vs_evaclip $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # one of several processes of tests: th
 settings.register_profile("shared-machine", deadline=None)  # no test fails because the machine is busy
 settings.load_profile("shared-machine")
 SHARED = Path(__file__).parents[1].parent / "shared"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with the most slow tests come first, so that no process is left alone with one of them at the end."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture(scope="session")

@@ -20,11 +20,11 @@ from muvr_train.errors import ConfigError, DataError
 from muvr_train.features.store import FeatureStore
 from muvr_train.features.writer import StoreWriter
 from muvr_train.preflight.compose import Composer
+from muvr_train.runner import train
 from muvr_train.runner.calibrate import build_calibration, samples_of, training_sample
 from muvr_train.runner.data import Data, open_data
 from muvr_train.runner.evaluate_run import evaluate
 from muvr_train.runner.models import build_retriever
-from muvr_train.runner.train_run import train
 from muvr_train.search.calibration.fitting import fit
 from muvr_train.search.calibration.saving import FILE, read_facts
 from tests.test_end_to_end import Workplace

@@ -39,19 +39,32 @@ def open_features(path: Path | str, cache: Path | str, residency: str = "mmap", 
         DataError: nothing there, an empty folder, something else, or a broken store.
     """
     source = Path(path)
+    check_features(source)
+    if not _is_store(source):
+        source = _imported(source.resolve(), Path(cache) / "imported")
+    return FeatureStore(source, residency, device)
+
+
+def check_features(source: Path) -> None:
+    """Check at a glance that something holds features; what is in its files is not read.
+
+    Raises:
+        DataError: nothing there, an empty folder, or something else.
+    """
     if not source.exists():
         raise DataError(f"The features {source} do not exist. {_EXPECTED}")
-    if source.is_dir():
-        if (source / MANIFEST).exists() or (source / INDEX).exists():
-            return FeatureStore(source, residency, device)
+    if source.is_dir() and not _is_store(source):
         names = sorted(entry.name for entry in source.iterdir())
         if not names:
             raise DataError(f"The folder of features {source} is empty. {_EXPECTED}")
         if not list_partitions(source):
             raise DataError(f"The folder {source} holds no features; it holds: {shorten(names, 5)}. {_EXPECTED}")
-    elif source.suffix.lower() not in _HDF5:
+    if source.is_file() and source.suffix.lower() not in _HDF5:
         raise DataError(f"{source} is a file that holds no features ({source.suffix or 'no extension'}). {_EXPECTED}")
-    return FeatureStore(_imported(source.resolve(), Path(cache) / "imported"), residency, device)
+
+
+def _is_store(source: Path) -> bool:
+    return (source / MANIFEST).exists() or (source / INDEX).exists()
 
 
 def _imported(source: Path, folder: Path) -> Path:

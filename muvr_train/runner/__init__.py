@@ -19,7 +19,10 @@ def evaluate(cfg: DictConfig) -> dict[str, float]:
 
 
 def train(cfg: DictConfig) -> dict[str, float]:
-    """Train what a config says; give the flat metrics."""
+    """Train what a config says; give the flat metrics. Mistakes are told before Lightning, which loads slowly."""
+    from muvr_train.runner.refusals import try_settings
+
+    try_settings(cfg)
     from muvr_train.runner import train_run
 
     return train_run.train(cfg)

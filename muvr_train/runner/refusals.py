@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
@@ -14,6 +15,7 @@ from muvr_train.benchmarks.splits import split_by_fold
 from muvr_train.benchmarks.types import Benchmark
 from muvr_train.budget import demands, mining_demands, refuse_small_budget
 from muvr_train.errors import ConfigError
+from muvr_train.features.open import check_features
 from muvr_train.losses.composite import CompositeLoss
 from muvr_train.models.fusion.covr import CoVR
 from muvr_train.models.retriever import Retriever
@@ -35,7 +37,12 @@ log = logging.getLogger(__name__)
 
 
 def try_settings(cfg: DictConfig) -> None:
-    """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched."""
+    """Build model and losses once on made-up sizes, so that a wrong setting ends the run before any data is touched.
+
+    Raises:
+        ConfigError: a setting, or a class of the user's own, that cannot work.
+        DataError: data.features holds no features.
+    """
     model = trial_model(cfg)
     try_calibration(cfg, model)
     loss = build_loss(cfg)
@@ -49,6 +56,8 @@ def try_settings(cfg: DictConfig) -> None:
             f"data.soft_mixing={cfg.data.soft_mixing} makes partial matches, which none of the losses "
             f"{', '.join(loss.losses)} reads: add one with soft labels to loss.losses, or leave soft_mixing out"
         )
+    if cfg.data.get("features"):
+        check_features(Path(cfg.data.features))
 
 
 def build_loss(cfg: DictConfig) -> CompositeLoss:

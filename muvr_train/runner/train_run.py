@@ -40,7 +40,6 @@ from muvr_train.runner.refusals import (
     refuse_batch_norm,
     refuse_holes,
     refuse_unused_rates,
-    try_settings,
     warn_unasked,
 )
 from muvr_train.runner.seeds import train_seeds
@@ -62,11 +61,13 @@ STEP_0 = {"frame_max": "zero_shot", "frame_max whitened": "zero_shot_whitened"}
 def train(cfg: DictConfig) -> dict[str, float]:
     """Train, keep the best checkpoint, and evaluate it on the test split beside the untrained rows.
 
+    Args:
+        cfg: settings that `try_settings` has tried.
+
     Returns:
         The final metrics, `test/<benchmark>/<mode>/<partition>/<metric>`.
     """
     device = pick_device(cfg)
-    try_settings(cfg)
     with started(cfg, device) as here:
         if OmegaConf.is_list(cfg.seed):
             return train_seeds(cfg, lambda one, data: train_model(one, here, data), here.group)
