@@ -134,11 +134,14 @@ FEW += ["data.batch.positives=1", "data.batch.hard_negatives=1"]
 
 @pytest.mark.slow
 def test_the_shown_command_trains_the_head(folder: Path) -> None:
-    """On the built-in corpus, as a reader of the README runs it but for debug=smoke."""
+    """On the built-in corpus, as a reader of the README runs it but for debug=smoke; then its checkpoint is scored."""
     (command,) = [words for words in commands() if "fusion=text_shift" in words]
     out = run(folder, *command, *SMOKE)
     assert "tv+tag" in out
-    assert (folder / "checkpoints" / "mine" / "best.ckpt").is_file()
+    words = ["python", "-m", "muvr_train.evaluate", "ckpt_path=checkpoints/mine/best.ckpt", "out=again"]
+    run(folder, *words, *SMOKE[1:])
+    trained, again = (json.loads((folder / out / "metrics.json").read_text()) for out in ("checkpoints/mine", "again"))
+    assert again == pytest.approx(trained, abs=1e-9)
 
 
 @pytest.mark.slow

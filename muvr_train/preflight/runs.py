@@ -18,11 +18,9 @@ from muvr_train.launched import rank
 from muvr_train.preflight.exported import record_of
 from muvr_train.preflight.quoting import quote_value, split_override
 from muvr_train.preflight.resume import check_resumed, leaves, read_settings
+from muvr_train.preflight.unread import TRAINING
 
 INHERITED = ("data", "encoder", "benchmark")
-NOT_INHERITED = re.compile(
-    r"benchmark\.split|data\.(batch|augment|mining|part_dropout)\..*|data\.(workers|prefetch|regions|soft_mixing|joint_share)"
-)
 
 
 @dataclass(frozen=True)
@@ -179,9 +177,14 @@ def inherited_values(checkpoint: Path, composed: DictConfig, choices: list[str])
     groups = [choice.partition("=")[0] for choice in choices]
     result = []
     for key, value in (pair for group in groups for pair in _leaves(saved.get(group), f"{group}.")):
-        if not NOT_INHERITED.fullmatch(key) and OmegaConf.select(composed, key, default=missing) != value:
+        if _is_inherited(key) and OmegaConf.select(composed, key, default=missing) != value:
             result.append(f"++{key}={grammar_text(value)}")
     return result
+
+
+def _is_inherited(key: str) -> bool:
+    group, name = key.split(".")[:2]
+    return key != "benchmark.split" and TRAINING.get(name) != group
 
 
 missing = object()

@@ -15,6 +15,7 @@ from muvr_train.models.baselines import BASELINES
 from muvr_train.preflight.annotated import ANNOTATED
 from muvr_train.preflight.compose import Composer
 from muvr_train.preflight.questions import QUESTIONS
+from muvr_train.preflight.unread import TRAINING
 
 GROUPS = ("data", "model", "fusion", "loss", "benchmark", "encoder", "optimizer", "trainer", "logger", "callbacks")
 
@@ -268,6 +269,31 @@ def test_a_checkpoint_is_evaluated_on_the_data_of_its_run() -> None:
     assert (cfg.data.kind, cfg.data.videos, list(cfg.benchmark.ks)) == ("folder", "others", [2])
     cfg = composed(["ckpt_path=checkpoints/a/last.ckpt", "data=demo"], "evaluate")
     assert (cfg.data.kind, cfg.benchmark.name, cfg.encoder.name) == ("demo", "muvr_base", "demo")
+
+
+TRAINED = {
+    "data.batch.topics": 7, "data.batch.tags": 0.25, "data.augment.noise": 0.5, "data.part_dropout.text": 0.5,
+    "data.mining.every_n_epochs": 1, "data.workers": 0, "data.prefetch": 0, "data.joint_share": 0.25,
+    "data.soft_mixing": 0.5, "data.optional_parts": True, "data.regions": True, "data.shared_intros": 0.25,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("experiment", options("experiment"))
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_checkpoint_of_every_experiment_can_be_evaluated(experiment: str, changed: bool) -> None:
+    """Whatever only training reads: an evaluation leaves it alone."""
+    folder = save_run("a", [f"experiment={experiment}", *WITH_EXPERIMENT.get(experiment, [])])
+    if changed:
+        saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
+        for key, value in {**TRAINED, "data.fractions": [0.25, 0.25, 0.5]}.items():
+            OmegaConf.update(saved, key, value, force_add=True)
+        OmegaConf.save(saved, folder / ".hydra" / "config.yaml")
+        assert {key.split(".")[1] for key in TRAINED} == {name for name, group in TRAINING.items() if group == "data"}
+    cfg = composed(["ckpt_path=checkpoints/a/last.ckpt"], "evaluate")
+    assert cfg.data.kind == OmegaConf.load(folder / ".hydra" / "config.yaml").data.kind
+    if changed:
+        assert list(cfg.data.fractions) == [0.25, 0.25, 0.5]
+        assert all(OmegaConf.select(cfg, key) != value for key, value in TRAINED.items())
 
 
 def results_of(folder: Path, **meta: Any) -> None:
