@@ -68,7 +68,12 @@ class LossTrial:
 
     def compute(self, case: Case, what: str) -> LossValue:
         """The loss of a case, checked for its form."""
-        result = self.loss.compute(case.scores, case.relevance, case.extras)
+        given = {"scores": case.scores, "relevance": case.relevance, **case.extras}
+        before = {name: value.detach().clone() for name, value in given.items()}
+        result = self.loss.compute(case.scores, case.relevance, dict(case.extras))
+        for name, value in before.items():
+            same = torch.equal(value, given[name].detach())
+            self.subject.require(same, f"changes its {name} in place, which the losses beside it read")
         self.subject.require(isinstance(result, LossValue), f"compute must give a LossValue, got {type(result)}")
         self.subject.require_matrix(result.value, (), f"the value for {what}")
         counted = result.rows + result.skipped

@@ -33,7 +33,7 @@ def check_loss(
     of matches up and push others down, in a `soft` loss more so the less they match; the order of rows and columns must
     not count, nor, where a loss says that it does not see it, one number added to all scores of a row; every row must
     be counted as used or as skipped, and a skipped one must change nothing and get no gradient. Learned parameters must
-    get gradients.
+    get gradients. Scores, relevance and extras must stay as they are.
 
     Args:
         loss: a class or function that is called without arguments, or one loss.

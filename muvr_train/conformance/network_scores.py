@@ -27,6 +27,7 @@ def check_scores(trial: NetworkTrial) -> None:
 
 def check_training_scores(trial: NetworkTrial) -> None:
     """What must not change a score in train mode: otherwise several processes, or less memory, change a run."""
+    evaluated = trial.score(*trial.sides())
     with trial.training():
         if not trial.network.divisible:  # such as batch norm
             return
@@ -36,6 +37,7 @@ def check_training_scores(trial: NetworkTrial) -> None:
         problem = "is random even without dropout (what is random must be an nn.Dropout, which is off here)"
         trial.subject.require_equal(scores, trial.score(*trial.sides()), problem)
         _check_same(trial, scores)
+        trial.subject.require_equal(evaluated, scores, "scores otherwise than in eval mode")
 
 
 def _check_same(trial: NetworkTrial, scores: Tensor) -> None:

@@ -143,7 +143,7 @@ class S2VS(SimilarityNetwork):
             extra_maps = in_step(extra_maps, (q, n), (side_q, side_n), self._may_trim)
         found = self._score(side_q, side_n, extra_maps)
         scores, excess = (back_in_order(matrix, side_q, side_n) for matrix in found)
-        return forbid_empty(self._add_base(scores, q, n), q.mask, n.mask), excess
+        return forbid_empty(self._with_base(scores, q, n, "similarity"), q.mask, n.mask), excess
 
     def _long(self, tokens: Tokens) -> Tokens:
         """What the CNN compares: at least 4 frames, real ones first if padding may be trimmed."""
@@ -224,11 +224,12 @@ class S2VS(SimilarityNetwork):
         pieces = [replace(q[part], x=x[part,]) for part in parts]
         return torch.cat([run_piece(self.pair_similarity, piece, piece, again=again) for piece in pieces])
 
-    def _add_base(self, scores: Tensor, q: Tokens, n: Tokens) -> Tensor:
+    def _with_base(self, scores: Tensor, q: Tokens, n: Tokens, method: str) -> Tensor:
+        """Add what the base, at this network's precision and in its memory, gives by the method of that name."""
         if self.base is None or self.residual_scale is None:
             return scores
         self.base.memory_budget, self.base.product_dtype = self.memory_budget, self.product_dtype
-        known = self.base.similarity(*base_sides(self.base, q, n, self.base_weights))
+        known: Tensor = getattr(self.base, method)(*base_sides(self.base, q, n, self.base_weights))
         return known + self.residual_scale.float() * scores
 
     def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
@@ -237,9 +238,7 @@ class S2VS(SimilarityNetwork):
         sides = (torch.split(weighted(tokens), 1) for tokens in (long_q, long_n))
         maps = torch.cat([self.frame_to_frame(x_q, x_n) for x_q, x_n in zip(*sides, strict=True)])
         scores, _ = self._score_maps(maps, None, (long_q.mask, long_n.mask))
-        if self.base is not None and self.residual_scale is not None:
-            known = self.base.pair_similarity(*base_sides(self.base, q, n, self.base_weights))
-            scores = known + self.residual_scale.float() * scores
+        scores = self._with_base(scores, q, n, "pair_similarity")
         return scores.masked_fill(~(q.mask.any(dim=1) & n.mask.any(dim=1)), float("-inf"))
 
     def similarity_map(self, q: Tokens, n: Tokens) -> Tensor:

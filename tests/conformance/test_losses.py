@@ -114,7 +114,33 @@ def test_the_sound_twin_of_the_broken_losses_passes():
     check_loss(NeedsUnknown, extras={"age": torch.zeros(7)})
 
 
+class ForgetsUnjudged(Margin):
+    def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
+        return super().compute(scores, relevance.clamp_(min=0), extras)
+
+
+class ScalesScores(Margin):
+    """Behind autograd's back: the next loss reads other scores."""
+
+    def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
+        result = super().compute(scores, relevance, extras)
+        scores.data.add_(1.0)
+        return result
+
+
+class ScalesTeacher(Margin):
+    needs = frozenset({"teacher/fused"})
+
+    def compute(self, scores: Tensor, relevance: Tensor, extras: dict[str, Tensor]) -> LossValue:
+        result = super().compute(scores + extras["teacher/fused"], relevance, extras)
+        extras["teacher/fused"].data.mul_(2.0)
+        return result
+
+
 BROKEN_LOSSES = [
+    (ForgetsUnjudged, r"changes its relevance in place, which the losses beside it read"),
+    (ScalesScores, r"changes its scores in place"),
+    (ScalesTeacher, r"changes its teacher/fused in place"),
     (VectorLoss, r"must have shape \[\], got \[1\]"),
     (HalfLoss, r"scores in bfloat16 under autocast must be float32, got torch.bfloat16"),
     (DividesByPositives, r"a row without positives holds 1 entries that are NaN"),

@@ -56,6 +56,13 @@ class TrainMissing(FusionHead):
         return torch.stack(list(parts.values())).mean(0) if self.training else super().combine(parts, query)
 
 
+class TrainNegative(Combined):
+    """Learns the reverse of what is evaluated."""
+
+    def change(self, scores: Tensor, query: QueryBatch) -> Tensor:
+        return -scores if self.training else scores
+
+
 class TrainNoise(Combined):
     def change(self, scores: Tensor, query: QueryBatch) -> Tensor:
         return F.dropout(scores, 0.5, self.training)
@@ -151,6 +158,7 @@ HEADS = [
     (BatchNormTrain, "in train mode: depends on which other queries are in the batch"),
     (TrainMissing, "in train mode: a missing (video|text) has a vote"),
     (TrainNoise, "in train mode: is random even without dropout"),
+    (TrainNegative, "in train mode: scores a query without text and tags otherwise than in eval mode"),
     (UsesIds, "depends on the ids of the queries"),
     (Negative, "higher must be more similar"),
     (Constant, "higher must be more similar"),
@@ -197,6 +205,17 @@ class TrainMeanNetwork(Chamfer):
         return scores - scores.mean(0, keepdim=True) if self.training else scores
 
 
+class TrainNegativeNetwork(Chamfer):
+    def compare(self, scores: Tensor) -> Tensor:
+        return torch.where(torch.isneginf(scores), scores, -scores) if self.training else scores
+
+    def similarity(self, q: Tokens, n: Tokens, extra_maps: Tensor | None = None) -> Tensor:
+        return self.compare(super().similarity(q, n, extra_maps))
+
+    def pair_similarity(self, q: Tokens, n: Tokens) -> Tensor:
+        return self.compare(super().pair_similarity(q, n))
+
+
 class BatchNormNetwork(TrainMeanNetwork):
     """Sound: says that its batches cannot be divided in training."""
 
@@ -228,6 +247,7 @@ class ZeroMap(Chamfer):
 
 
 NETWORKS = [
+    (TrainNegativeNetwork, "in train mode: scores otherwise than in eval mode"),
     (TrainMeanNetwork, "in train mode: depends on which other queries are in the batch"),
     (DetachIndex, "detached"),
     (NegativeNetwork, "higher must be more similar"),

@@ -239,6 +239,20 @@ def test_half_precision_products_are_those_of_rounded_frames(half, regions):
         torch.testing.assert_close(model.similarity(q, n), exact, atol=1e-6, rtol=0)
 
 
+def test_a_residual_network_changes_its_precision_as_a_whole():
+    """Its base too, whichever scores are asked for first."""
+    model = build(CONFIGURATIONS["residual"]).eval()
+    q, n = (model.index(Tokens.pack(videos((6, 9), seed=seed))) for seed in (1, 2))
+    with torch.no_grad():
+        exact = model.pair_similarity(q, n)
+        model.product_dtype = torch.float16
+        rounded = model.pair_similarity(q, n)
+        torch.testing.assert_close(rounded, model.similarity(q, n).diagonal(), atol=2e-6, rtol=0)
+        model.product_dtype = None
+        torch.testing.assert_close(model.pair_similarity(q, n), exact, atol=0, rtol=0)
+    assert float((rounded - exact).abs().max()) > 1e-5
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_pieces_do_not_sum_gradients_in_half_precision(again):
     """Of a cast of the weights that pieces share, gradients would be summed in bfloat16."""
