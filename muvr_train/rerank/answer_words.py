@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 _THINKING = re.compile(r"[<◁](/?)(?:think|thinking|thought|reasoning)[>▷]", re.IGNORECASE)
 _SPECIAL = re.compile(r"<\|[^<>|\n]{1,40}\|>|</s>|[\u200b-\u200f\u2060\ufeff\u00ad]")
+_HALVES = re.compile("[\ufffd\ud800-\udfff]")
+_STYLED = re.compile(r"<(strong|em|b|i|u|code|mark|span|p)>([^<>]{0,200})</\1>")
 _MARKED = re.compile(r"\\boxed\b|<\s{0,4}answer\s{0,4}>", re.IGNORECASE)
 _TAG_END = re.compile(r"<\s{0,4}/\s{0,4}\w{1,20}\s{0,4}>")
 _LATEX = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|bf|rm)\b")
@@ -57,6 +59,8 @@ MARKS = word_set(
 """Nouns behind which the answer stands, with a colon or `is`."""
 MARKS_WITH_IS = ("答案是", "答案为", "结论是", "答えは", "正解は", "정답은", "답은")
 """How words end behind which the answer stands directly."""
+ADJECTIVES = word_set("correcta correcte correta corretta")
+"""What may stand between such a noun and its `is`."""
 FINAL = word_set("final overall")
 """What makes a mark go before the others, alone or in front of a noun: `Overall: no`, `final verdict: no`."""
 FINAL_NOUNS = FINAL | word_set("match result judgment judgement assessment evaluation")
@@ -95,8 +99,9 @@ def after_thinking(text: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Leave out thinking, and signs that no reader sees."""
-    return _SPECIAL.sub("", unicodedata.normalize("NFKC", after_thinking(text)))
+    """Leave out thinking, signs that no reader sees, halves of characters and HTML that styles."""
+    text = _SPECIAL.sub("", unicodedata.normalize("NFKC", after_thinking(text)))
+    return _STYLED.sub(r"**\2**", _HALVES.sub(" ", text))
 
 
 @dataclass
@@ -194,6 +199,8 @@ class Words:
             if not (attached or word in MARKS or (final and word in FINAL_NOUNS)) or self.negated[place]:
                 continue
             last = self._note_end(place)
+            adjective = last + 2 < len(self.words) and self.folded[last + 1] in ADJECTIVES
+            last += adjective and not self.gaps[last + 1].strip(SOFT)
             gap = self.gaps[last + 1].strip(SOFT)
             sign = any(one in gap for one in ":=>→-–—") or (not gap and "\n" in self.gaps[last + 1])
             verb = not gap and (attached or self.folded[last + 1] in COPULAS)

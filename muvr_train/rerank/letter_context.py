@@ -16,6 +16,12 @@ CONCLUDING = word_set("so therefore thus hence")
 TITLES = word_set("mr mrs ms dr st vs")
 SUFFIXES = word_set("mp4 avi mkv mov webm gif jpg jpeg png txt pdf json")
 REFUSING = word_set("not unable unavailable unknown unclear sorry cannot can't none i'm i i'd i've i'll as")
+OWN = word_set("as however too for unfortunately personally being like myself therefore sadly honestly also i i'm with")
+"""What follows the pronoun I behind a comma or a dash."""
+SELF = word_set("am i'm i've i'll i'd my me myself cannot can't unable sorry ai assistant don't")
+LIST_SIGNS = (":", ".", ")", "(", "-", "–", "—")
+"""What stands behind letters that are listed; not a comma: `B, because A, C and D are wrong`."""
+EXCLUDING = word_set("not never neither nor than instead unlike")
 PERHAPS = word_set("possibly maybe perhaps even rather probably")
 
 
@@ -30,25 +36,79 @@ def in_name(words: Words, place: int) -> bool:
     titled = place > 0 and words.folded[place - 1] in TITLES and before == ". "
     suffixed = after == "." and not words.is_last(place) and words.folded[place + 1] in SUFFIXES
     joined = after == "&" or before == "&" or after[:1] in ("+", "#", "%", "°", "@")
-    return suffixed or joined or titled
+    formula = after.lstrip()[:1] == "=" and after.lstrip()[1:2] != ">"  # E = mc2
+    return suffixed or joined or titled or formula
 
 
-def is_no_word(words: Words, place: int) -> bool:
-    """Whether what follows makes a capital a letter, and neither an article nor a pronoun."""
+def is_no_word(words: Words, place: int, valued: bool = False) -> bool:
+    """Whether what follows makes a capital a letter, and neither an article nor a pronoun.
+
+    Args:
+        words: the answer.
+        place: of the capital.
+        valued: it stands behind a mark: a comma may follow an I, as where it is the first word or behind `option`.
+    """
     delimiter = words.delimited(place)
     if not delimiter:
         return words.folded[place + 1] in REASONS
-    return words.words[place] != "I" or delimiter in ("end", ")", ".", ":", "*", "\n", "]", "}", '"')
+    if words.words[place] != "I" or delimiter in ("end", ")", ".", ":", "*", "\n", "]", "}", '"', "!"):
+        return True
+    if words.is_last(place):
+        return delimiter != ","
+    first = valued or not place or words.folded[place - 1] in ASKED
+    return (delimiter in "-–—(;" or (delimiter == "," and first)) and not _is_pronoun(words, place)
 
 
-def refuted(words: Words, place: int) -> bool:
-    """Whether its clause goes on to say that the letter is wrong."""
-    for other in range(place + 1, min(place + 4, len(words.words))):
-        if words.ends_clause(other):
+def _is_pronoun(words: Words, place: int) -> bool:
+    """Whether an I with a sign behind it speaks of itself: `I, as an AI, cannot`."""
+    rest = words.folded[place + 1 : place + 12]
+    return (rest[:1] == ["a"] and "model" in rest) or rest[0] in OWN or any(word in SELF for word in rest)
+
+
+def is_weighed(words: Words, place: int) -> bool:
+    """Whether another letter stands with the same sign behind it in its line: `A (10%), B (90%)`."""
+    sign, bracketed = words.delimited(place), words.bracketed(place)
+    if not bracketed and sign not in LIST_SIGNS:
+        return False
+    word, far = words.words[place], min(place + 60, len(words.words))
+    for other in range(place + 1, far):
+        if "\n" in words.gaps[other]:
+            return False
+        letter = words.words[other]
+        if not is_letter(letter) or letter.islower() != word.islower() or letter == word:
+            continue
+        ruled_out = any(one in EXCLUDING or one.endswith("n't") for one in words.folded[max(other - 3, 0) : other])
+        if words.bracketed(other) != bracketed or ruled_out or refuted(words, other, 6):
+            continue
+        if bracketed or (words.delimited(other) == sign and _goes_on(words, place, other, sign)):
+            return True
+    return False
+
+
+def _goes_on(words: Words, place: int, other: int, sign: str) -> bool:
+    """Whether a letter goes on with a list; before a full stop it may end a sentence: `B. It is vitamin C. Right`."""
+    if words.is_last(other):
+        return False
+    noted = all("(" in words.gaps[at + 1] for at in (place, other))
+    return sign != "." or noted or ord(words.words[other].upper()) == ord(words.words[place].upper()) + 1
+
+
+def refuted(words: Words, place: int, reach: int = 3) -> bool:
+    """Whether its clause goes on to say, in so many words, that the letter is wrong; `B (not A)` does not."""
+    for other in range(place + 1, min(place + 1 + reach, len(words.words))):
+        if words.ends_clause(other) or (other == place + 1 and _denies_another(words, other)):
             return False
         if words.folded[other] in WRONG or words.folded[other].endswith("n't"):
             return True
     return False
+
+
+def _denies_another(words: Words, place: int) -> bool:
+    """Whether a `not` is followed by nothing but a capital: `not A`."""
+    if words.folded[place] != "not" or words.is_last(place):
+        return False
+    letter = words.words[place + 1]
+    return is_letter(letter) and letter.isupper() and words.delimited(place + 1) != ""
 
 
 def refuses(words: Words, place: int) -> bool:
@@ -71,6 +131,7 @@ def _neighbour(words: Words, place: int, step: int) -> str | None:
         return None
     gap = words.gaps[max(place, other)]
     joined = any(sign in gap for sign in ",/&+|、-–—~→>") and not words.ends_sentence(max(place, other))
+    joined = joined or ("(" in gap and words.bracketed(other))  # C (E)
     if words.words[other] in ALTERNATIVES:
         other, joined = other + step, True
     if (joined or "(" in gap) and 0 <= other < len(words.words) and words.folded[other] in PERHAPS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muvr_train.rerank.answer_words import RIGHT, Mark, Words, word_set
+from muvr_train.rerank.answer_words import ALTERNATIVES, REASONS, RIGHT, Mark, Words, word_set
 from muvr_train.rerank.letter_context import (
     CONCLUDING,
     has_alternative,
@@ -11,6 +11,7 @@ from muvr_train.rerank.letter_context import (
     is_no_word,
     is_said_of_answer,
     is_subject,
+    is_weighed,
     refuses,
     refuted,
     sentence_before,
@@ -23,6 +24,8 @@ GOING = word_set("go going went stick")
 CORRECTING = word_set("no nope wait actually sorry rather mean correction")
 VERDICTS = word_set("yes no right wrong correct incorrect true false")
 REPLACING = word_set("rather instead")
+FITTING = word_set("fits matches works")
+CHOSEN = word_set("选项 正确 选项正确 是对的 是正确的 选项是正确的 是正确答案 是正确选项 选项是正确答案")
 JUDGED = word_set("is seems looks appears was")
 BETWEEN = word_set("the most only best likely my a clearly definitely option final")
 LISTED = (")", ".", ":", "\n")
@@ -105,7 +108,7 @@ def _value(words: Words, place: int, sign: bool) -> str | None:
     word = words.words[place]
     if not is_letter(word) or in_name(words, place) or words.doubted[place] or refuted(words, place):
         return None
-    if has_alternative(words, place):
+    if has_alternative(words, place) or is_weighed(words, place):
         return AMBIGUOUS
     if words.bracketed(place):
         return word.upper()
@@ -114,7 +117,7 @@ def _value(words: Words, place: int, sign: bool) -> str | None:
         whole = delimiter == "end" and (sign or word not in "ai")
         return word.upper() if whole or delimiter in LISTED else None
     if word in "AI":
-        return word if is_no_word(words, place) else None
+        return word if is_no_word(words, place, valued=True) else None
     return word
 
 
@@ -123,7 +126,9 @@ def _start(words: Words, place: int) -> str | None:
     word, delimiter = words.words[place], words.delimited(place)
     if words.doubted[place] or refuted(words, place) or refuses(words, place):
         return None
-    if has_alternative(words, place):
+    if place and word in "AI" and not delimiter and words.folded[place + 1] not in ALTERNATIVES | REASONS:
+        return None  # the article of `I, A dog`
+    if has_alternative(words, place) or is_weighed(words, place):
         return AMBIGUOUS
     if words.bracketed(place):
         return word.upper()
@@ -154,9 +159,12 @@ def _small(words: Words) -> str | None:
 
 
 def _judged(words: Words, place: int) -> str | None:
-    """Read `B is the correct answer` and `B it is`."""
+    """Read `B is the correct answer`, `B it is` and `B fits best`."""
     rest = words.folded[place + 1 : place + 6]
-    if rest[:2] == ["it", "is"] and words.ends_sentence(place + 3):
+    whole = rest[:2] == ["it", "is"] or (rest[:1] and rest[0] in FITTING and rest[1:2] == ["best"])
+    if whole and not words.delimited(place) and _ends_sentence(words, place + 2):
+        return words.words[place]
+    if rest and rest[0] in CHOSEN and words.opening[place] and _ends_sentence(words, place + 1):
         return words.words[place]
     if not rest or rest[0] not in JUDGED or words.delimited(place):
         return None
@@ -166,9 +174,13 @@ def _judged(words: Words, place: int) -> str | None:
 
 def _last(words: Words, place: int) -> str | None:
     """Read a letter that ends a sentence: `so the correct option is E`, `A is wrong, so E`."""
-    ends = words.ends_sentence(place + 1) or words.is_last(place)
+    ends = _ends_sentence(words, place)
     if not place or not (ends or words.folded[place + 1] in REPLACING) or has_alternative(words, place):
         return None
     concluded = ends and words.lone[place] and words.folded[place - 1] in CONCLUDING
     concluded = concluded and any(map(is_letter, sentence_before(words, place)))
     return words.words[place] if concluded or is_said_of_answer(words, place) else None
+
+
+def _ends_sentence(words: Words, place: int) -> bool:
+    return words.is_last(place) or words.ends_sentence(place + 1)

@@ -36,6 +36,12 @@ _FINAL = re.compile(
 )
 _ANSWER = re.compile(rf"(?:\banswer|\bcorrect\s{{1,4}}(?:option|choice)|答案|正解|정답){_SIGN}", re.IGNORECASE)
 _ONLY_ANSWER = re.compile(r"\W{0,20}(?:the\s)?(?:correct\s)?answer\W{0,20}", re.IGNORECASE)
+_REVERSED = re.compile(
+    r"(?<![\w'’])[(\[*_\"]{0,4}[A-Z][)\]*_.\"]{0,4} is (?:the|my) (?:final|correct|right|best) "
+    r"(?:answer|option|choice)\b"
+)
+_NOTE = re.compile(r"\W{0,20}confidence\b[^\n]{0,60}", re.IGNORECASE)
+_ALONE = re.compile(r"\W{0,20}(?:option\s)?\w{1,20}\W{0,20}", re.IGNORECASE)
 _AROUND = f"{SOFT}\"'“”‘’„«»"
 _SENTENCE_ENDS = (". ", "! ", "? ", "。")
 LEAST_MASS = 0.05
@@ -46,7 +52,8 @@ def parse_yes_no(text: str, languages: Sequence[str] = ("en",)) -> YesNo | None:
     """Read yes or no.
 
     An answer that starts with one of them is that (`Yes, it is not night`), unless the other one is asserted as an
-    answer elsewhere (`Yes. Wait, no.`). `No` in front of a noun answers nothing (`No match`, `There is no match`).
+    answer elsewhere (`Yes. Wait, no.`) or it is taken back (`Yes, but the condition is violated`; `No, I was wrong:
+    it's a match`). `No` in front of a noun answers nothing (`There is no match`), but for `No match` alone.
 
     Args:
         text: the answer of a model, of any length.
@@ -58,7 +65,7 @@ def parse_yes_no(text: str, languages: Sequence[str] = ("en",)) -> YesNo | None:
     Raises:
         ConfigError: an unknown language.
     """
-    return said_yes_or_no(Words.of(text), forms_of(tuple(languages)))
+    return said_yes_or_no(Words.of(text), tuple(languages))
 
 
 def parse_letter(text: str, letters: Sequence[str]) -> str | None:
@@ -81,12 +88,18 @@ def parse_letter(text: str, letters: Sequence[str]) -> str | None:
 def option_with_text(text: str, options: Mapping[str, str]) -> str | None:
     """Give the letter of the only option whose text is the whole answer; case, quotes and a final full stop aside.
 
+    Its own letter may stand in brackets behind it: `the dog (C)`.
+
     Args:
         text: the answer of a model.
         options: texts by letter.
     """
     said = _bare(cleaned(text))
-    found = [letter for letter, option in options.items() if said and _bare(option) == said]
+    found = [
+        letter
+        for letter, option in options.items()
+        if said and said in ((bare := _bare(option)), f"{bare} ({letter.casefold()})")
+    ]
     return found[0] if len(found) == 1 else None
 
 
@@ -99,7 +112,8 @@ def final_part(text: str) -> str:
 
     Marks are `final answer` with a sign, `is` or the value itself behind it, in any case and with markdown, `\boxed`
     and `<answer>`. Where there is none, the last line counts if it has a mark of an answer (`The answer is B.`),
-    from the sentence with that mark on. Otherwise it is the empty text: reasoning that was cut short has no answer.
+    from the sentence with that mark on; a note of confidence behind it is passed over. A text that is one word or
+    letter is an answer itself. Otherwise it is the empty text: reasoning that was cut short has no answer.
 
     >>> final_part("The dog is left. **Final Answer:** (B)")
     '(B)'
@@ -112,11 +126,12 @@ def final_part(text: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    lines = (line for line in reversed(text.splitlines()) if any(map(str.isalnum, line)))
+    if _ALONE.fullmatch(text):
+        return text.strip()
+    lines = (line for line in reversed(text.splitlines()) if any(map(str.isalnum, line)) and not _NOTE.fullmatch(line))
     last = next(lines, "")
-    place = -1
-    for mark in _ANSWER.finditer(last):
-        place = mark.start()
+    marks = [*_ANSWER.finditer(last)] or [*_REVERSED.finditer(last)]
+    place = marks[-1].start() if marks else -1
     if place < 0:
         return last.strip() if _ONLY_ANSWER.fullmatch(next(lines, "")) else ""
     return last[max(last.rfind(end, 0, place) for end in _SENTENCE_ENDS) + 1 :].strip()

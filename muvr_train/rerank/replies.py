@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from muvr_train.rerank.types import AnswerError, Reply
+
+HALVES = re.compile("[\ud800-\udfff]")
 
 
 class NoAnswerError(AnswerError):
@@ -46,7 +49,7 @@ def _number(value: Any) -> float | None:
 
 def plain(text: str) -> str:
     """Replace what no file can hold: halves of characters, as byte-wise tokenizers may leave them."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return HALVES.sub("\ufffd", text)
 
 
 def speaks(token: str) -> bool:

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Literal
 
 from muvr_train.errors import ConfigError
-from muvr_train.rerank.answer_words import ALTERNATIVES, HEDGES, NEGATORS, REASONS, RIGHT, WRONG, Words, word_set
+from muvr_train.rerank.answer_words import ALTERNATIVES, HEDGES, REASONS, RIGHT, WRONG, Words, word_set
+from muvr_train.rerank.denials import JOINERS, affirms, denies, denies_condition
 
 YesNo = Literal["yes", "no"]
 YES_NO: Mapping[str, tuple[str, str]] = {
@@ -23,7 +24,7 @@ YES_NO: Mapping[str, tuple[str, str]] = {
     "pl": ("tak", "nie"),
     "ru": ("да", "нет"),
     "uk": ("так", "ні"),
-    "tr": ("evet", "hayır"),
+    "tr": ("evet", "hayır hayir"),
     "ar": ("نعم", "لا"),
     "hi": ("हाँ हां", "नहीं"),
     "ja": ("はい", "いいえ"),
@@ -42,15 +43,7 @@ ABOUT_WHAT = word_set("for to from on in about regarding otherwise")
 """What follows a yes or no about a part of the question: `no for the condition`."""
 QUOTING = word_set("says said reads shouts")
 SAYING = word_set("i i'd i'll we we'd")
-JOINERS = word_set("and but yet so or hence thus then therefore otherwise")
-CERTAINLY = word_set("absolutely definitely certainly course clearly probably")
 JUDGING = word_set("is was would can could must seems may might cannot")
-NOT_A_MATCH = word_set(
-    "match matches matching matched same similar related condition conditions requirement requirements criterion "
-    "criteria tag tags one thing frame frames scene scenes shot shots part moment second video clip query candidate"
-)
-"""What `not a single` is said of, or goes on with, where it may take the yes back."""
-MEETING = word_set("meet meets met satisfy satisfies satisfied fulfil fulfill fulfilled")
 
 
 def check_languages(languages: Sequence[str], key: str = "languages") -> None:
@@ -91,8 +84,13 @@ def forms_of(languages: tuple[str, ...]) -> Mapping[str, YesNo]:
     return forms
 
 
-def said_yes_or_no(words: Words, forms: Mapping[str, YesNo]) -> YesNo | None:
-    """Decide what an answer says; None where it says nothing, or also the opposite."""
+def said_yes_or_no(words: Words, languages: tuple[str, ...]) -> YesNo | None:
+    """Decide what an answer says; None where it says nothing, or also the opposite.
+
+    Raises:
+        ConfigError: an unknown language.
+    """
+    forms = forms_of(languages)
     found = [(mark, forms.get(words.folded[mark.place])) for mark in words.marked()]
     marks = {mark.place: (said, mark.final) for mark, said in found if said and _counts(words, mark.place, forms)}
     final = any(last for _, last in marks.values())
@@ -101,8 +99,13 @@ def said_yes_or_no(words: Words, forms: Mapping[str, YesNo]) -> YesNo | None:
     said = set((marked or standing).values()) | ({standing[0]} if 0 in standing else set())
     if len(said) != 1:
         return None
-    answer = said.pop()
-    return None if _contradicted(words, forms, answer, max(marked, default=-1)) else answer
+    answer, mark = said.pop(), max(marked, default=-1)
+    if _contradicted(words, forms, answer, mark):
+        return None
+    start = mark + 1 if marked else min(standing) + 1
+    unmet = answer == "yes" and denies_condition(words, start, languages, one_sentence=bool(marked))
+    retracted = answer == "no" and not marked and affirms(words)
+    return None if unmet or retracted else answer
 
 
 def _counts(words: Words, place: int, forms: Mapping[str, YesNo]) -> bool:
@@ -136,7 +139,9 @@ def _complete(words: Words, place: int) -> bool:
     following = words.words[place + 1]
     if words.delimited(place) == "." and following[0].isdigit():  # No. 1
         return False
-    if words.delimited(place) != "" or following.casefold() in AFTER_NO:
+    if (words.delimited(place) != "" and words.gaps[place + 1] != "_") or following.casefold() in AFTER_NO:
+        return True
+    if place == 0 and following.casefold() == "match" and words.is_last(1):  # No match.
         return True
     if words.folded[max(place - 2, 0) : place][-1:] == ["a"] and words.folded[place - 2] in TRIGGERS:
         return following.casefold() in ABOUT_WHAT  # it's a no from me
@@ -165,7 +170,7 @@ def _contradicted(words: Words, forms: Mapping[str, YesNo], answer: YesNo, mark:
         if forms.get(words.folded[place]) not in (None, answer):
             if (near or words.opening[place]) and _opposes(words, place, forms):
                 return True
-        elif answer == "yes" and near and _denies(words, place):
+        elif answer == "yes" and near and denies(words, place):
             return True
     return False
 
@@ -178,27 +183,6 @@ def _opposes(words: Words, place: int, forms: Mapping[str, YesNo]) -> bool:
     if not (words.lone[place] or joined or made) or _alternative(words, place, forms) or _restricted(words, place):
         return False
     return _complete(words, place) or words.folded[place + 1] in ABOUT_WHAT
-
-
-def _denies(words: Words, place: int) -> bool:
-    """Whether a word says that there is no match or that a condition is not met."""
-    word, before = words.folded[place], words.folded[max(place - 2, 0) : place]
-    if word == "not":
-        first = place == 0 or words.ends_sentence(place) or before[-1] in CERTAINLY
-        return first and words.folded[place + 1 : place + 2] != ["only"] and not _lacks(words, place)
-    if word in MEETING:
-        return any(one in NEGATORS or one.endswith("n't") for one in before) and words.negated[place]
-    return word == "match" and len(before) == 2 and before[1] == "a" and (before[0] == "not" or before[0] == "isn't")
-
-
-def _lacks(words: Words, place: int) -> bool:
-    """Whether a `not` only says that something is not shown, as in `Not a single subtitle is seen`."""
-    end = place + 3
-    while end < len(words.words) and not words.ends_sentence(end) and end < place + 15:
-        end += 1
-    rest = words.folded[place + 3 : end]
-    single = words.folded[place + 1 : place + 3] == ["a", "single"] and not words.ends_sentence(min(place + 3, end))
-    return single and bool(rest) and not any(word in NOT_A_MATCH | MEETING for word in rest)
 
 
 def _alternative(words: Words, place: int, forms: Mapping[str, YesNo]) -> bool:

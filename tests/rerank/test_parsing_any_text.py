@@ -87,6 +87,12 @@ DENSE = [
     "is ",
     "\\boxed{",
     "not ",
+    "violates it ",
+    "nicht verletzt bedingung ",
+    "违反条件",
+    "A (x) ",
+    "<b>B</b> ",
+    "n't match condition, ",
 ]
 SPARSE = ["(", "<", "<think>", "1.", " ", "\n", "*", "x", "“", "１"]
 PROSE = "The dog is left of the car, as in the query. "
@@ -104,4 +110,5 @@ def test_huge_texts_are_read_in_linear_time(unit: str, size: int) -> None:
     text = unit * (size // len(unit))
     assert parse_letter(f"{text}\n\nAnswer: D", "D") in ("D", None)
     assert parse_yes_no(text) in ("yes", "no", None)
+    assert parse_yes_no(f"ja {text}", list(YES_NO)) in ("yes", "no", None)
     assert final_part(f"{text}</think>\nFinal answer: D") == "D"

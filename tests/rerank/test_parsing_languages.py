@@ -52,6 +52,8 @@ from muvr_train.rerank.yes_no import YES_NO, check_languages
         ("nl", "Nee.", "no"),
         ("pl", "Tak.", "yes"),
         ("tr", "Hayır", "no"),
+        ("tr", "HAYIR", "no"),
+        ("tr", "EVET", "yes"),
         ("uk", "Ні.", "no"),
         ("vi", "Không.", "no"),
         ("id", "Tidak.", "no"),

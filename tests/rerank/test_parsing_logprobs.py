@@ -87,7 +87,9 @@ def test_verdict() -> None:
     assert verdict(said("Yes"), PAIR, "logprob") is None
     assert verdict(said("x", {"B": -0.1}), CHOICE, "logprob") == "B"
     assert verdict(said("Yes. Final answer: no"), PAIR, reasoning=True) == "no"
-    assert verdict(said("Yes."), PAIR, reasoning=True) is None
+    assert verdict(said("Yes."), PAIR, reasoning=True) == "yes"
+    assert verdict(said("Yes, the dog"), PAIR, reasoning=True) is None, "reasoning that was cut off"
+    assert verdict(said("<think>A?</think>\n\n**B**"), CHOICE, reasoning=True) == "B"
     assert verdict(said("It is A. Final answer: **B**"), CHOICE, reasoning=True) == "B"
     assert verdict(said("**No**", {"**": -0.0005, "Yes": -9.0, "No": -9.5}), PAIR, "logprob") is None
     assert verdict(said("The answer is C.", {"The": -0.01, "A": -6.0}), CHOICE, "logprob") is None

@@ -1,0 +1,143 @@
+"""A yes that is taken back, and a no: the condition is violated, or it is a match after all."""
+
+from __future__ import annotations
+
+import pytest
+
+from muvr_train.rerank.parsing import parse_yes_no
+
+ENGLISH = [
+    # the yes is taken back
+    ("Yes, but it violates the condition.", None),
+    ("Yes, but the condition is violated", None),
+    ("Yes, but the tag condition is violated.", None),
+    ("Yes. But the condition fails.", None),
+    ("Yes. However, it shows subtitles, so it violates the condition.", None),
+    ("Yes, although it fails the condition.", None),
+    ("Yes, but not the condition", None),
+    ("Yes (but not the tag)", None),
+    ("Yes for the match but not for the condition.", None),
+    ("Yes. Condition unmet.", None),
+    ("Yes. Condition: violated", None),
+    ("Yes. The condition: not shown.", None),
+    ("Yes, except that the condition is unsatisfied.", None),
+    ("Yes, but it fails to meet the condition.", None),
+    ("Yes, but it violates it.", None),
+    ("Yes, a match, violating the tag requirement.", None),
+    ("Yes, but since no subtitles are shown the condition is violated.", None),
+    ("Yes, but without subtitles the condition fails.", None),
+    ("Yes, it is no match for night and violates the condition", None),
+    ("Yes. The event is the same; the condition is not.", None),
+    ("Yes, the event matches but the condition doesn't.", None),
+    ("Yes, but the condition does not hold.", None),
+    ("Yes, but it doesn't match.", None),
+    ("Yes, but the candidate does not match", None),
+    ("Yes. No match.", None),
+    ("Answer: yes, but the condition is violated.", None),
+    ("Answer: yes. But the condition is violated in the query", "yes"),
+    ("The condition is violated in the query. Answer: yes", "yes"),
+    # it is not
+    ("Yes, but the lighting differs", "yes"),
+    ("Yes, and it does not violate the condition.", "yes"),
+    ("Yes, it doesn't fail the condition.", "yes"),
+    ("Yes, no condition is violated.", "yes"),
+    ("Yes, none of the conditions is violated.", "yes"),
+    ("Yes, without violating the condition.", "yes"),
+    ("Yes. There are no subtitles that would violate the condition.", "yes"),
+    ("Yes, nothing violates the condition.", "yes"),
+    ("Yes, both show the goalkeeper who fails to save the ball.", "yes"),
+    ("Yes. A player who violates the rules is seen in both.", "yes"),
+    ("Yes, he does not hold a ball.", "yes"),
+    ("Yes, not only the condition is met.", "yes"),
+    ("Yes, the condition is met and the event is the same.", "yes"),
+    ("Yes, the colours do not match exactly", "yes"),
+    ("Yes, no match ball is shown.", "yes"),
+    ("No, it violates the condition.", "no"),
+    # the no is taken back
+    ("No, I was wrong: it's a match.", None),
+    ("No, the condition is met, so it is a match", None),
+    ("No. It is a match.", None),
+    ("No, they match.", None),
+    ("No, it is a match, but it shows night.", "no"),
+    ("No, although it is a match.", "no"),
+    ("No, I don't think it is a match.", "no"),
+    ("No, nothing says it is a match.", "no"),
+    ("No, only the first is a match.", "no"),
+    ("No. It is a match for the event alone.", "no"),
+    ("Answer: no. It is a match.", "no"),
+    # nothing but `no match`
+    ("No match", "no"),
+    ("**No match.**", "no"),
+    ("no_match", "no"),
+    ("No match is shown.", None),
+    ("No match\nThe dog is seen.", None),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), ENGLISH)
+def test_taken_back(text: str, expected: str | None) -> None:
+    assert parse_yes_no(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("zh", "是的，但是条件不满足", None),
+        ("zh", "是的，但不符合条件", None),
+        ("zh", "是的。条件未满足。", None),
+        ("zh", "是的，但违反了条件", None),
+        ("zh", "是的，满足条件。", "yes"),
+        ("zh", "是的，光线不同，但满足条件", "yes"),
+        ("zh", "是的，条件“不得显示夜晚”已满足", "yes"),
+        ("fr", "Oui, mais la condition n'est pas remplie", None),
+        ("fr", "Oui, mais la condition n’est pas remplie", None),
+        ("fr", "Oui, mais cela viole la condition", None),
+        ("fr", "Oui, la condition est remplie.", "yes"),
+        ("fr", "Oui, mais la lumière n'est pas la même.", "yes"),
+        ("fr", "Oui, la condition « ne pas montrer la nuit » est remplie", "yes"),
+        ("es", "Sí, pero no cumple la condición", None),
+        ("es", "Sí, pero la condición no se cumple.", None),
+        ("es", "Sí, cumple la condición", "yes"),
+        ("de", "Ja, aber die Bedingung ist nicht erfüllt", None),
+        ("de", "Ja. Die Bedingung ist verletzt.", None),
+        ("de", "Ja, die Bedingung ist erfüllt.", "yes"),
+        ("de", "Ja, aber das Licht ist nicht gleich", "yes"),
+        ("de", "Antwort: ja, aber die Bedingung ist nicht erfüllt", None),
+        ("zh", "是的，没有违反条件。", "yes"),
+        ("zh", "是的，但违反条件而且不符合要求", None),
+        ("de", "Ja, die Bedingung wird nicht verletzt.", "yes"),
+        ("de", "Ja, aber die Bedingung ist nicht erfüllt und wird verletzt", None),
+        ("de", "Ja, nicht nur das Licht verletzt die Bedingung", None),
+        ("fr", "Oui, la condition n'est pas violée.", "yes"),
+        ("es", "Sí, no viola la condición", "yes"),
+        ("ja", "はい、条件に違反していません", "yes"),
+        ("ru", "Да, но условие не выполнено", None),
+        ("ru", "Да, условие выполнено", "yes"),
+        ("uk", "Так, але умова не виконана", None),
+        ("ja", "はい。ただし条件を満たしません", None),
+        ("ja", "はい、条件を満たします。", "yes"),
+        ("pt", "Sim, mas não cumpre a condição", None),
+        ("it", "Sì, ma la condizione non è soddisfatta", None),
+        ("nl", "Ja, maar de voorwaarde is niet vervuld", None),
+        ("pl", "Tak, ale warunek nie jest spełniony", None),
+        ("tr", "Evet, ama koşul sağlanmıyor", None),
+        ("ar", "نعم، لكن الشرط غير مستوفى", None),
+        ("hi", "हाँ, लेकिन शर्त पूरी नहीं होती", None),
+        ("ko", "예, 하지만 조건을 충족하지 않습니다", None),
+        ("vi", "Có, nhưng không đáp ứng điều kiện", None),
+        ("id", "Ya, tetapi tidak memenuhi syarat", None),
+        ("pt", "Sim, cumpre a condição", "yes"),
+        ("it", "Sì, la condizione è soddisfatta", "yes"),
+        ("nl", "Ja, de voorwaarde is vervuld", "yes"),
+        ("pl", "Tak, warunek jest spełniony", "yes"),
+        ("tr", "Evet, koşul sağlanıyor", "yes"),
+        ("ar", "نعم، الشرط مستوفى", "yes"),
+        ("hi", "हाँ, शर्त पूरी होती है", "yes"),
+        ("ko", "예, 조건을 충족합니다", "yes"),
+        ("vi", "Có, đáp ứng điều kiện", "yes"),
+        ("id", "Ya, memenuhi syarat", "yes"),
+    ],
+)
+def test_taken_back_in_other_languages(language: str, text: str, expected: str | None) -> None:
+    assert parse_yes_no(text, [language]) == expected
+    assert parse_yes_no(text, ["en", language]) == expected
