@@ -14,12 +14,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from muvr_train.config_checks import check_paths
-from muvr_train.errors import ConfigError, IncompleteError, MuvrTrainError, shorten
+from muvr_train.errors import AnswererError, ConfigError, IncompleteError, MuvrTrainError, shorten
 from muvr_train.launched import rank
 from muvr_train.preflight import runs
 
 INCOMPLETE: list[str] = []
 """Folders of the runs of this sweep whose results are written, but incomplete."""
+ENDED: list[str] = []
+"""Folders of those that ended early, because their answerer could answer nothing."""
 
 
 @contextmanager
@@ -61,16 +63,17 @@ def debugging() -> bool:
 def guarded(cfg: DictConfig) -> Iterator[None]:
     """Report mistakes, leave no empty folder behind, and look for the data before anything heavy is imported."""
     folder = Path("checkpoints", cfg.run) if "run" in cfg else Path(cfg.out)
-    with reporting(), runs.tidy(folder, keep=bool(cfg.get("resume_from")) or rank() > 0):
-        check_paths(cfg)
+    with reporting():
         try:
-            yield
-        except IncompleteError as error:
+            with runs.tidy(folder, keep=bool(cfg.get("resume_from")) or rank() > 0):
+                check_paths(cfg)
+                yield
+        except (IncompleteError, AnswererError) as error:
             if not _others_follow():
                 raise
             _keep(error)
             sys.stderr.write(f"error: {error}\n")
-            INCOMPLETE.append(str(folder))
+            (INCOMPLETE if isinstance(error, IncompleteError) else ENDED).append(str(folder))
 
 
 def _others_follow() -> bool:
@@ -82,9 +85,12 @@ def _others_follow() -> bool:
 
 
 def end_sweep() -> None:
-    """End the program with an error that names the runs of a sweep which are incomplete; nothing where none is."""
+    """End the program with an error that names the runs of a sweep which are incomplete or ended early."""
     if INCOMPLETE:
         sys.stderr.write(f"error: runs of the sweep with failed questions: {shorten(INCOMPLETE, 50)}\n")
+    if ENDED:
+        sys.stderr.write(f"error: runs of the sweep whose answerer could answer nothing: {shorten(ENDED, 50)}\n")
+    if INCOMPLETE or ENDED:
         sys.exit(1)
 
 

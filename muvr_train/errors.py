@@ -23,6 +23,10 @@ class IncompleteError(DataError):
     """A run has written its results, but something in them failed: a sweep goes on to its next run."""
 
 
+class AnswererError(DataError):
+    """The answerer of a run can answer nothing, so the run ends early: a sweep goes on to its next run."""
+
+
 class ProcessError(MuvrTrainError):
     """Another process of the run has stopped; `shown` is False where that process says why."""
 

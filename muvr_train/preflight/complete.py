@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from muvr_train.errors import ConfigError
 from muvr_train.launched import world_size
 from muvr_train.preflight import runs
-from muvr_train.preflight.exported import checkpoint_file, weights_file
-from muvr_train.preflight.questions import QUESTIONS, asks_questions, check_alone
+from muvr_train.preflight.exported import checkpoint_file
+from muvr_train.preflight.questions import asks_questions, check_alone
 from muvr_train.preflight.quoting import quote_value, split_override
+from muvr_train.preflight.replacing import refuse_replacing
 from muvr_train.preflight.scores import check_scores, score_paths
 from muvr_train.preflight.unread import check_unread
-
-SUBJECTS = ("model", "fusion", "scores")
-HOW_TO_ASK = ("base_url", "api_key_env", "concurrency", "retries", "back_off", "timeout", "device_map", "attention")
-"""Settings of an answerer that change no answer."""
 
 
 def complete_run(typed: list[str], configs: list[DictConfig], multirun: bool, resume: bool, show: bool) -> list[str]:
@@ -138,58 +131,6 @@ def _subject(cfg: DictConfig) -> str:
         return f"{cfg.benchmark.name}-{choices.get('answerer')}"
     model = "-".join(path.stem for path in score_paths(cfg)) or choices.get("model")
     return str(model or Path(cfg.ckpt_path).resolve().parent.name)
-
-
-def refuse_replacing(cfg: DictConfig) -> None:
-    """Refuse a results folder that holds a training run, an evaluation of something else, or reranking that is lost.
-
-    Some of its files would be replaced and others would stay, such as saved scores and the report. Of two evaluations
-    that ask questions all are replaced, which is only warned of.
-
-    Raises:
-        ConfigError: naming both; not with `overwrite=true`.
-    """
-    if cfg.overwrite:
-        return
-    try:
-        found = json.loads((Path(cfg.out) / "results.json").read_text(encoding="utf-8"))
-        meta, reranked = found["meta"], [row["name"] for row in found.get("reranked", ())]
-        before, config = meta.get("checkpoint_sha256"), meta["config"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return
-    if cfg.ckpt_path is not None:
-        same = before == hashlib.sha256(weights_file(Path(cfg.ckpt_path)).read_bytes()).hexdigest()
-    else:
-        now = OmegaConf.masked_copy(cfg, [key for key in ("benchmark", "answerer", *SUBJECTS) if key in cfg])
-        same = before is None and _kind(config) == _kind(OmegaConf.to_container(now, resolve=True))
-    trained = config.get("run")
-    if not same or trained:
-        choices = cfg.hydra.runtime.choices
-        new = cfg.ckpt_path or cfg.get("scores") or choices.get("model") or choices.get("answerer")
-        old = f"the training run {trained}" if trained else meta.get("checkpoint") or meta.get("model")
-        if asks_questions(cfg) and (config.get("benchmark") or {}).get("name") in QUESTIONS:
-            log = f"warning: out={cfg.out} holds results of {old}: those of {new} replace them; choose another out="
-            sys.stderr.write(f"{log} to keep them\n")
-            return
-        raise ConfigError(
-            f"out={cfg.out} holds results of {old}, and those of {new} would replace them: choose another out=, or add "
-            "overwrite=true"
-        )
-    if reranked and not cfg.get("rerank"):
-        raise ConfigError(
-            f"out={cfg.out} holds reranked results ({reranked[0]}), which would be dropped, as you leave out rerank=: "
-            "choose another out=, or add overwrite=true (the answers stay in answers.jsonl)"
-        )
-
-
-def _kind(config: Any) -> list[Any]:
-    """What a run evaluates: model and scores, or the answerer and what it is asked."""
-    benchmark = (config.get("benchmark") or {}).get("name")
-    kind = [config.get(key) for key in SUBJECTS]
-    if benchmark in QUESTIONS:
-        answerer = {key: value for key, value in (config.get("answerer") or {}).items() if key not in HOW_TO_ASK}
-        kind += [benchmark, answerer]
-    return kind
 
 
 def _check_subject(typed: list[str], cfg: DictConfig) -> None:

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from muvr_train.errors import ConfigError
 from muvr_train.preflight.annotated import brought
 from muvr_train.preflight.answerers import LIGHT, REFERENCES, check_fit, target_of
+from muvr_train.preflight.own_files import is_written
 from muvr_train.preflight.rules import FLAG, TEXT, Rule, one_of, one_or_several, optional, several, whole
 
 QUESTIONS = ("muvr_qa", "iv_bench")
@@ -161,6 +162,11 @@ def _refuse_own_file(cfg: DictConfig) -> None:
             f"answerer.path={given} is the file that this run writes its own answers into: give another out= (or "
             "answers=)"
         )
+    for key, value in (("answers", cfg.get("answers")), ("answerer.path", given)):
+        if value is not None and cfg.get("out") is not None and is_written(Path(str(value)), Path(str(cfg.out))):
+            raise ConfigError(
+                f"{key}={value} is a file that this run writes something else into (out={cfg.out}): give another {key}="
+            )
 
 
 def answers_path(cfg: DictConfig) -> Path | None:

@@ -27,13 +27,15 @@ KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "completion_tokens": (int, "a number"),
 }
 KNOWN = tuple(field.name for field in fields(Answer))
+START = b'{"question": "'
+"""What `line_of` begins with."""
 
 
 class AnswerFile:
     """An answer file that this run alone may write; `append` may be called from several threads.
 
-    What is there is read, and a last line that a killed run left unfinished is cut off. `close`, or the end of the
-    process, lets others write.
+    What is there is read, and a last line that a killed run left unfinished is cut off; a file that is refused stays
+    as it is. `close`, or the end of the process, lets others write.
 
     Args:
         path: made, with its folder, if absent.
@@ -51,9 +53,9 @@ class AnswerFile:
         self._lock = threading.Lock()
         self._answers: dict[str, Answer] = {}
         try:
-            self._mend()
             for answer in read_answers(path):
                 self._remember(answer)
+            self._mend()
         except BaseException:
             self.close()
             raise
@@ -104,14 +106,23 @@ class AnswerFile:
             self._answers[answer.key] = answer
 
     def _mend(self) -> None:
-        """End the last line, or cut it off where a killed run left only a part of it."""
+        """End the last line, or cut it off where a killed run left only a part of it.
+
+        Raises:
+            DataError: there is nothing but that part, and no answer begins so.
+        """
         content = self.path.read_bytes()
         end = content.rfind(b"\n") + 1
         rest = content[end:]
-        if rest and _is_whole(rest):
+        if not rest:
+            return
+        if _is_whole(rest):
             os.write(self._file, b"\n")
-        elif rest:
+        elif self._answers or rest.startswith(START) or START.startswith(rest):
             os.ftruncate(self._file, end)
+        else:
+            line = content.count(b"\n") + 1
+            raise DataError(f"{self.path}:{line} is no line of an answer file ({rest[:40]!r}): give another file")
 
 
 def read_answers(path: Path) -> Iterator[Answer]:

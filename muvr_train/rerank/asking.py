@@ -8,7 +8,7 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 
-from muvr_train.errors import DataError, MuvrTrainError
+from muvr_train.errors import AnswererError, ConfigError, DataError, MuvrTrainError
 from muvr_train.features.progress import Progress
 from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.one_question import Asker, Ready, called
@@ -41,9 +41,10 @@ def ask(
         (id, setting) -> answer or failure, in the order of the questions, whatever order they came in.
 
     Raises:
-        DataError: the answerer can answer nothing (wrong key; a first stretch of nothing but failures, or of answers
-            without the log-probabilities that are wanted; not where the file had answers to this run's questions), its
-            class has a fault, or the file cannot be written. It says how many answers are kept and how to go on.
+        AnswererError: the answerer cannot be prepared, or can answer nothing (wrong key; a first stretch of nothing but
+            failures, or of answers without the log-probabilities that are wanted; not where the file had answers to
+            this run's questions). It says how many answers are kept and how to go on.
+        DataError: the answerer's class has a fault, or the file cannot be written; it says the same.
         ValueError: two questions have the same (id, setting).
     """
     places = {(question.id, question.setting): place for place, question in enumerate(questions)}
@@ -64,7 +65,8 @@ def ask(
     except DataError as error:
         if error is session.unready:
             raise
-        raise DataError(f"{str(error).rstrip('.')}. {session.how_to_go_on()}") from error
+        kind = AnswererError if isinstance(error, AnswererError) else DataError
+        raise kind(f"{str(error).rstrip('.')}. {session.how_to_go_on()}") from error
     except (KeyboardInterrupt, SystemExit):
         asked = session.answered + session.failed
         log.warning("stopped: %d of %d questions were asked. %s", asked, len(questions), session.how_to_go_on())
@@ -129,9 +131,12 @@ class _Session:
             try:
                 called(self.asker.answerer, "prepare")
                 called(self.asker.answerer, "warm_up", self.questions)
-            except MuvrTrainError as error:
+            except ConfigError as error:
                 self.unready = error
                 raise
+            except MuvrTrainError as error:
+                self.unready = AnswererError(str(error))
+                raise self.unready from error
             self._prepared = True
 
     def _count(self, ready: Ready, answer: Answer) -> None:
@@ -139,10 +144,10 @@ class _Session:
         self.failed += not answer.answered
         self._refused += ready.refusal is not None and not isinstance(ready.refusal, NoAnswerError)
         if self.answered == 0 and self._refused == self.stretch and not self._known(logprobs=False):
-            raise DataError(f"the first {self._refused} questions all failed, the last one with: {answer.reason}")
+            raise AnswererError(f"the first {self._refused} questions all failed, the last one with: {answer.reason}")
         self._without += answer.answered and self.asker.logprobs and not answer.tokens
         if self._without == self.answered == self.stretch and answer.answered and not self._known(logprobs=True):
-            raise DataError(
+            raise AnswererError(
                 f"the first {self._without} answers came without log-probabilities of their first token, which "
                 "decision=logprob needs: let the server give them, or choose decision=text"
             )

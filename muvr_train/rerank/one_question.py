@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from muvr_train.errors import DataError, MuvrTrainError
+from muvr_train.errors import AnswererError, DataError, MuvrTrainError
 from muvr_train.faults import place_of
 from muvr_train.rerank.answer_file import AnswerFile
 from muvr_train.rerank.asked_digest import asked_digest, options_of, short_digest
@@ -127,7 +127,8 @@ class Asker:
         """Ask it.
 
         Raises:
-            DataError: no other question can be answered either, or the answerer's class has a fault.
+            AnswererError: no other question can be answered either.
+            DataError: the answerer's class has a fault.
         """
         if ready.failure:
             return self._failed(ready, ready.failure)
@@ -136,7 +137,7 @@ class Asker:
             reply = self.answerer.answer(_request(ready, self.logprobs))
         except AnswerError as error:
             if error.fatal:
-                raise DataError(f"{self.answerer.name} can answer nothing: {error}") from error
+                raise AnswererError(f"{self.answerer.name} can answer nothing: {error}") from error
             ready.refusal = error
             measured = self._measured(_passed(ready, started))
             took = error.seconds if isinstance(error, NoAnswerError) else measured

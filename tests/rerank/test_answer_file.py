@@ -113,6 +113,37 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str, message: str) -> None
     AnswerFile(path).close()  # the refusal has let go of it
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"line one\nmy notes without newline",
+        b"my notes without newline",
+        b"\n\nmy notes",
+        b'{"mine": 1}\n{"question": "a',
+        b'{"mine": 1}',
+        b'{"mine": [1, 2',
+        b'[{"question": "a"},\n {"que',
+        b"\xff\xfe\x00binary",
+        b'{"question": "a", "setting": "s", "key": "k", "status": "done"}\n{"question": "b',
+    ],
+)
+def test_a_file_that_is_refused_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"notes\.txt"):
+        AnswerFile(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("cut", [1, 5, 14, 15, 40])
+def test_the_only_line_of_a_killed_run_is_cut_off(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_bytes(line_of(answer("first")).encode()[:cut])
+    with AnswerFile(path) as file:
+        file.append(answer("second"))
+    assert list(read_answers(path)) == [answer("second")]
+
+
 def test_the_last_answer_counts_and_no_failure_takes_it_away(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     with AnswerFile(path) as file:

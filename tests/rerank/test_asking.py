@@ -271,7 +271,8 @@ def test_odd_replies_are_kept(tmp_path: Path) -> None:
     with AnswerFile(path) as file:
         found = ask(Odd(), [question("q"), question("nan")], file)
     one = found["q", "images_2f"]
-    assert (one.text, one.tokens, one.prompt_tokens, one.seconds) == ("?yes", {" Yes": -9999.0, "No": -0.5}, 3, 7.0)
+    assert (one.text, one.tokens) == ("\ufffdyes", {" Yes": -9999.0, "No": -0.5})
+    assert (one.prompt_tokens, one.seconds) == (3, 7.0)
     assert plain(found)["nan", "images_2f"] == ("failed", "the log-probabilities are no finite numbers")
     assert list(read_answers(path)) == list(found.values())
 
@@ -351,7 +352,7 @@ def test_after_any_number_of_partial_runs_all_are_asked_once(
             except DataError:
                 assert stop in one.asked
         with path.open("ab") as raw:
-            raw.write(data.draw(st.sampled_from([b"", b'{"question": "q', b"\xe7\x8c"])))
+            raw.write(data.draw(st.sampled_from([b"", b'{"question": "q', b'{"question": "\xe7\x8c'])))
         asked += [answer.question for answer in read_answers(path) if answer.question not in asked]
     last = Recorder(data.draw(st.sampled_from([1, 4])))
     with AnswerFile(path) as file:

@@ -258,7 +258,7 @@ def test_halves_of_characters_are_written_and_read(tmp_path: Path) -> None:
     path, odd = tmp_path / "answers.jsonl", question("id \ud83d", text="what \udc00?")
     with AnswerFile(path) as file:
         first = ask(Recorder(), [odd], file)
-    assert plain(first) == {("id \ud83d", "images_2f"): ("answered", "Yes, id ?.")}
+    assert plain(first) == {("id \ud83d", "images_2f"): ("answered", "Yes, id \ufffd.")}
     with AnswerFile(path) as file:
         again = Recorder()
         assert plain(ask(again, [odd], file)) == plain(first)

@@ -130,7 +130,7 @@ def test_what_cannot_work_ends_before_most_is_asked(
         run = evaluate(server, tmp_path / "qa", *settings)
     assert run.returncode == code, run.stderr
     assert says in " ".join(run.stderr.split())
-    assert len(server.asked) <= 8
+    assert len(server.asked) <= 15  # of 20: 8 without log-probabilities, and 7 more under way
 
 
 @pytest.mark.slow

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from muvr_train.rerank.answerers.openai_messages import message_content, read_reply, server_message
+from muvr_train.rerank.answerers.openai_messages import (
+    NoLogprobsError,
+    message_content,
+    read_reply,
+    server_message,
+)
 from muvr_train.rerank.answerers.retries import TransientError
 from muvr_train.rerank.images import ImageSettings
 from muvr_train.rerank.types import AnswerError, Clip, Picture, Reply
@@ -48,6 +53,10 @@ def test_tokens_are_counted_where_the_server_counts_them() -> None:
     assert read_reply(body({"content": "No"}, usage=usage)) == Reply("No", None, 812, 3, finish="stop")
     odd = {"prompt_tokens": "many", "completion_tokens": None}
     assert read_reply(body({"content": "No"}, usage=odd)) == Reply("No", finish="stop")
+    for least in (-1, -5, 10**400, float("inf"), True):
+        broken = {"prompt_tokens": least, "completion_tokens": least}
+        assert read_reply(body({"content": "No"}, usage=broken)) == Reply("No", finish="stop")
+    assert read_reply(body({"content": "No"}, usage={"prompt_tokens": 0})) == Reply("No", None, 0, finish="stop")
     assert read_reply(body({"content": "No"}, usage=None)) == Reply("No", finish="stop")
     assert read_reply(b"\xef\xbb\xbf" + body({"content": "No"})) == Reply("No", finish="stop")
 
@@ -108,6 +117,26 @@ def test_log_probabilities_that_no_number_stands_for_are_left_out() -> None:
     assert read_reply(raw, logprobs=True).tokens == {"Yes": -0.1}
 
 
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        *(None, "Yes", 3, [], {}, {"token": "No"}, {"logprob": -1.0}, {"token": None, "logprob": -1.0}),
+        *({"token": "No", "logprob": value} for value in (None, "-1", True, [], 10**400, -(10**400))),
+    ],
+)
+def test_candidates_that_are_broken_are_left_out(candidate: object) -> None:
+    given = {"content": [{"token": "Yes", "logprob": -0.5, "top_logprobs": [candidate, {"token": "B", "logprob": -2}]}]}
+    assert read_reply(body({"content": "Yes"}, given), logprobs=True).tokens == {"Yes": -0.5, "B": -2.0}
+    given = {"content": [{"token": "Yes", "logprob": -0.5, "top_logprobs": candidate}]}
+    assert read_reply(body({"content": "Yes"}, given), logprobs=True).tokens == {"Yes": -0.5}
+
+
+def test_a_token_that_is_no_text_is_passed_over() -> None:
+    entries = [{"token": None, "logprob": -0.1, "top_logprobs": [{"token": "No", "logprob": -0.2}]}, token("Yes", -0.3)]
+    assert read_reply(body({"content": "Yes"}, {"content": entries}), logprobs=True).tokens == {"Yes": -0.3}
+    assert read_reply(body({"content": "Yes"}, {"content": entries[:1]}), logprobs=True).tokens is None
+
+
 def test_the_token_itself_counts_without_candidates_and_white_space_does_not() -> None:
     given = {"content": [token("\n", -0.1, ("Hm", -3.0)), {"token": "No", "logprob": -0.3, "top_logprobs": None}]}
     assert read_reply(body({"content": "\nNo"}, given), logprobs=True).tokens == {"No": -0.3}
@@ -143,10 +172,10 @@ def test_behind_a_reasoning_the_answers_first_token_counts() -> None:
 
 
 @pytest.mark.parametrize("given", [None, {}, {"content": None}, {"content": []}, {"content": ["Yes"]}])
-def test_a_server_without_log_probabilities_stops_the_run(given: object) -> None:
-    with pytest.raises(AnswerError, match="decision=text") as error:
+def test_a_reply_without_log_probabilities_may_be_asked_for_again(given: object) -> None:
+    with pytest.raises(NoLogprobsError, match="the reply has no log-probabilities of tokens") as error:
         read_reply(body({"content": "Yes"}, given), logprobs=True)
-    assert error.value.fatal
+    assert (error.value.kind, error.value.lost) == ("no log-probabilities", False)
     assert read_reply(body({"content": ""}, given), logprobs=True) == Reply("", finish="stop")  # nothing was said
 
 

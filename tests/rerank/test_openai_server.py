@@ -40,7 +40,7 @@ def test_the_body_says_what_the_settings_say() -> None:
     with LocalServer() as server:
         with Asking(server) as asking:
             asking.ask()
-        with Asking(server, **settings) as asking, pytest.raises(AnswerError, match="log-prob"):
+        with Asking(server, retries=0, **settings) as asking, pytest.raises(AnswerError, match="log-prob"):
             asking.ask(Clip((plain("red"),), (1.5,)), logprobs=True)
         first, second = (asked.body for asked in server.asked)
     assert first == {

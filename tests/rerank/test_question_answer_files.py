@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from muvr_train import cli
 from muvr_train.errors import ConfigError, DataError
 from muvr_train.rerank.answer_file import AnswerFile
-from tests.rerank.question_runs import evaluate, metrics, names, results
+from tests.rerank.question_runs import evaluate, metrics, names, results, start
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +80,40 @@ def test_two_runs_at_once_cannot_write_the_same_answers(questions: Path) -> None
     evaluate(*base, "answers=shared.jsonl")
     assert len(names(Path("shared.jsonl"))) == 24
     assert not Path("o/answers.jsonl").exists()
+
+
+def test_no_file_that_the_run_writes_is_taken_for_answers(questions: Path) -> None:
+    base = ("benchmark=muvr_qa", f"benchmark.questions={questions}", "answerer=coin")
+    ended = start(Path.cwd(), *base, "out=o")  # a program, which also writes Hydra's files
+    assert ended.returncode == 0, ended.stderr
+    found = sorted(path for path in Path("o").rglob("*") if path.is_file() and path.name != "answers.jsonl")
+    assert {"questions.jsonl", "results.json", "evaluate.log", "config.yaml"} <= {path.name for path in found}
+    Path("link.jsonl").symlink_to("o/results.json")
+    for path in (*found, Path("link.jsonl"), Path("o/../o/results.json"), Path("o/results.json").resolve()):
+        with pytest.raises(ConfigError, match=rf"answers={path} is a file that this run writes something else into"):
+            cli.prepare([*base, "out=o", f"answers={path}"], "evaluate")
+    for place in ("new/questions.jsonl", "new/report.html", "new/scores_tv.npz"):  # of a folder that is not there yet
+        with pytest.raises(ConfigError, match="writes something else into"):
+            cli.prepare([*base, "out=new", f"answers={place}"], "evaluate")
+    for place in ("o/answers.jsonl", "o/other answers.jsonl", "new/questions.jsonl", "questions.jsonl"):
+        cli.prepare([*base, "out=o", f"answers='{place}'"], "evaluate")
+    with pytest.raises(ConfigError, match=r"answerer\.path=o/questions\.jsonl is a file that this run writes"):
+        cli.prepare([*base[:2], "answerer=file", "answerer.path=o/questions.jsonl", "out=o"], "evaluate")
+
+
+def test_reranking_takes_no_file_that_it_writes_for_answers() -> None:
+    base = ("model=frame_max", "data.size=tiny", "benchmark.split=all", "rerank=keep_drop", "answerer=oracle", "out=o")
+    names = ("results.json", "per_query.csv", "metrics.json", "report.md", "report.tex", "report.html", "resampled.npz")
+    more = ("reranked_scores_tv.npz", "scores_tv+tag.npz", "similarity_map.png", "reranking/report.html")
+    for name in (*names, *more, "questions.jsonl"):
+        with pytest.raises(ConfigError, match="is a file that this run writes something else into"):
+            cli.prepare([*base, f"answers='o/{name}'"], "evaluate")
+    cli.prepare([*base, "answers=o/answers.jsonl"], "evaluate")
+
+
+@pytest.mark.parametrize("content", ["line one\nmy notes without newline", "my notes", '{"question": 1}\nrest'])
+def test_notes_taken_for_answers_stay_as_they_are(questions: Path, content: str) -> None:
+    Path("notes.txt").write_text(content)
+    with pytest.raises(DataError, match=r"notes\.txt:1"):
+        evaluate("benchmark=muvr_qa", f"benchmark.questions={questions}", "answerer=coin", "answers=notes.txt", "out=o")
+    assert Path("notes.txt").read_text() == content

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from muvr_train.rerank.answer_file import read_answers
+from tests.rerank.local_server import LocalServer
 from tests.rerank.question_runs import ROOT, evaluate, lines, metrics, names, results, start
 
 
@@ -140,6 +141,34 @@ def test_a_sweep_goes_on_over_failed_questions_and_names_those_runs(tmp_path: Pa
     again = start(tmp_path, *base, "answerer.failing=0", "out=s_0,s_2", "-m", "--config-dir", str(own))
     assert again.returncode == 0, again.stderr
     assert len(names(tmp_path / "asked.txt")) == 3 * 24 + 5
+
+
+def test_a_sweep_goes_on_where_an_answerer_can_answer_nothing(tmp_path: Path, questions: Path, own: Path) -> None:
+    base = ("benchmark=muvr_qa", "answerer=mine", f"benchmark.questions={questions}", "benchmark.report=false")
+    ended = start(tmp_path, *base, "answerer.failing=1,7,0", "out=s", "-m", "--config-dir", str(own))
+    assert ended.returncode == 1
+    assert not (tmp_path / "s_0/results.json").exists()
+    assert [results(f"s_{run}")["meta"]["counts"]["failed"] for run in (1, 2)] == [3, 0]
+    told = " ".join(ended.stderr.split())
+    assert "error: the first 8 questions all failed, the last one with: no answer after 3 tries" in told
+    assert told.endswith("error: runs of the sweep whose answerer could answer nothing: s_0")
+    assert "error: runs of the sweep with failed questions: s_1 error:" in told
+    assert "Traceback" not in told
+
+
+def test_a_sweep_goes_on_over_servers_that_are_not_there(tmp_path: Path, shared: Path) -> None:
+    file = f"benchmark.questions={shared}/data/iv_bench/test_data.jsonl"
+    texts = ("benchmark=iv_bench", file, "benchmark.video=false", "benchmark.image=none", "benchmark.limit=3")
+    with LocalServer(lambda _: "A") as server:
+        urls = f"answerer.base_url=http://127.0.0.1:9/v1,{server.url}"
+        asked = ("answerer=openai", "answerer.model=tiny", urls, "benchmark.report=false", "out=s", "-m")
+        ended = start(tmp_path, *texts, *asked)
+    told = " ".join(ended.stderr.split())
+    assert ended.returncode == 1, told
+    assert "error: answerer.base_url=http://127.0.0.1:9/v1/: no server answers there" in told
+    assert told.endswith("error: runs of the sweep whose answerer could answer nothing: s_0")
+    assert not (tmp_path / "s_0/results.json").exists()
+    assert results("s_1")["meta"]["counts"]["failed"] == 0
 
 
 def test_a_fault_of_ones_own_class_is_named(tmp_path: Path, questions: Path, own: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -92,14 +93,62 @@ def test_results_of_another_kind_are_not_replaced_silently(questions: Path, caps
     base = ("benchmark=muvr_qa", f"benchmark.questions={questions}", "out=o", "benchmark.report=false")
     evaluate(*base, "answerer=coin")
     cli.prepare([*base, "answerer=coin"], "evaluate")
-    cli.prepare([*base, "answerer=coin", "benchmark.frames=12"], "evaluate")
+    cli.prepare([*base, "answerer=coin", "benchmark.report=true", "benchmark.report_items=3"], "evaluate")
+    relative = os.path.relpath(questions)
+    cli.prepare([*base, "answerer=coin", f"benchmark.questions={relative}"], "evaluate")
+    cli.prepare([*base, "answerer=always_no", "overwrite=true"], "evaluate")
     assert "replace" not in capsys.readouterr().err
     cli.prepare([*base, "answerer=always_no"], "evaluate")
     assert "out=o holds results of coin: those of always_no replace them" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="out=o holds results of coin, and those of frame_max would replace them"):
         cli.prepare(["model=frame_max", "out=o"], "evaluate")
     cli.prepare(["benchmark=iv_bench", "answerer=coin", "out=o"], "evaluate")
-    assert "replace them" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.count("replace them") == 1
+    assert "benchmark." not in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "old", "new"),
+    [
+        (["benchmark.limit=4"], "benchmark.limit=null", "benchmark.limit=4"),
+        (["benchmark.frames=12"], "benchmark.frames=6", "benchmark.frames=12"),
+        (["benchmark.frames=[6,12]"], "benchmark.frames=6", "benchmark.frames=[6,12]"),
+        (["benchmark.resolution=64"], "benchmark.resolution=null", "benchmark.resolution=64"),
+        (["benchmark.tags=false"], "benchmark.tags=true", "benchmark.tags=false"),
+        (["benchmark.comparison=text"], "benchmark.comparison=images", "benchmark.comparison=text"),
+        (["benchmark.languages=[en,de]"], "benchmark.languages=[en]", "benchmark.languages=[en,de]"),
+        (["benchmark.missing=wrong"], "benchmark.missing=error", "benchmark.missing=wrong"),
+        (["data.masks=somewhere"], "data.masks=null", "data.masks=somewhere"),
+        (["answerer.seed=1"], "answerer.seed=0", "answerer.seed=1"),
+        (
+            ["benchmark.limit=4", "benchmark.frames=3"],
+            "benchmark.frames=6, benchmark.limit=null",
+            "benchmark.frames=3, benchmark.limit=4",
+        ),
+    ],
+)
+def test_results_of_other_settings_are_not_replaced_silently(
+    questions: Path, capsys: pytest.CaptureFixture[str], settings: list[str], old: str, new: str
+) -> None:
+    base = ("benchmark=muvr_qa", f"benchmark.questions={questions}", "out=o", "benchmark.report=false", "answerer=coin")
+    evaluate(*base)
+    capsys.readouterr()
+    cli.prepare([*base, *settings], "evaluate")
+    told = capsys.readouterr().err.replace("'", "")
+    assert told == (
+        f"warning: out=o holds results of coin with {old}: those of coin with {new} replace them; choose another out= "
+        "to keep them (answers stay in the file of answers)\n"
+    )
+
+
+def test_other_questions_are_named(questions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ("benchmark=muvr_qa", "answerer=coin", "out=o", "benchmark.report=false")
+    evaluate(*base)
+    capsys.readouterr()
+    cli.prepare([*base, f"benchmark.questions={questions}"], "evaluate")
+    told = capsys.readouterr().err
+    assert "results of coin with benchmark.questions=null: those of coin with benchmark.questions=" in told
 
 
 def test_a_run_without_a_folder_is_named_by_what_is_asked() -> None:

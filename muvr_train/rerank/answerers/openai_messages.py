@@ -14,6 +14,11 @@ from muvr_train.rerank.types import AnswerError, Part, Reply
 
 PART_BYTES = 200
 """What a part of a message takes besides its text or image, at most."""
+MOST_TOKENS = 2**53
+
+
+class NoLogprobsError(TransientError):
+    """A reply lacks the log-probabilities that were asked for; others may have them."""
 
 
 def message_content(
@@ -61,7 +66,8 @@ def read_reply(body: bytes, logprobs: bool = False) -> Reply:
 
     Raises:
         TransientError: the reply is broken or empty.
-        AnswerError: there is no answer and will be none; fatal where the server gives no log-probabilities.
+        NoLogprobsError: it has none.
+        AnswerError: there is no answer and will be none.
     """
     reply = _parsed(body)
     choice = _choice(reply)
@@ -144,7 +150,8 @@ def _unfinished(choice: Mapping[str, Any]) -> str:
 
 def _count(usage: Mapping[str, Any], name: str) -> int | None:
     value = usage.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    sound = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+    return value if sound else None
 
 
 def _tokens(choice: Mapping[str, Any], text: str, reasoned: bool) -> dict[str, float] | None:
@@ -155,11 +162,8 @@ def _tokens(choice: Mapping[str, Any], text: str, reasoned: bool) -> dict[str, f
     if not entries:
         if not text:
             return None
-        raise AnswerError(
-            "the server gives no log-probabilities of tokens: judge by the text (decision=text, rerank=keep_drop)",
-            fatal=True,
-        )
-    written = [str(entry.get("token", "")) for entry in entries]
+        raise NoLogprobsError("the reply has no log-probabilities of tokens", "no log-probabilities")
+    written = [entry["token"] if isinstance(entry.get("token"), str) else "" for entry in entries]
     start = _answer_start(written, text) if reasoned else 0
     if start is None:
         return None
@@ -170,10 +174,20 @@ def _tokens(choice: Mapping[str, Any], text: str, reasoned: bool) -> dict[str, f
     candidates = first.get("top_logprobs")
     tokens: dict[str, float] = {}
     for candidate in [*(candidates if isinstance(candidates, list) else []), first]:
-        token, value = candidate.get("token"), candidate.get("logprob")
-        if isinstance(token, str) and isinstance(value, int | float) and math.isfinite(value):
-            tokens[token] = max(float(value), tokens.get(token, -math.inf))
+        token = candidate.get("token") if isinstance(candidate, dict) else None
+        value = _finite(candidate["logprob"]) if isinstance(token, str) and "logprob" in candidate else None
+        if isinstance(token, str) and value is not None:
+            tokens[token] = max(value, tokens.get(token, -math.inf))
     return tokens
+
+
+def _finite(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
 
 
 def _answer_start(written: Sequence[str], text: str) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from muvr_train.rerank.answerers.openai_client import check_model, connect, reachable, translated
-from muvr_train.rerank.answerers.openai_messages import clean, message_content, read_reply
+from muvr_train.rerank.answerers.openai_messages import NoLogprobsError, clean, message_content, read_reply
 from muvr_train.rerank.answerers.openai_settings import check_address, check_names
 from muvr_train.rerank.answerers.retries import TransientError, with_retries
 from muvr_train.rerank.answerers.setting_checks import check_flags, check_number, check_texts
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 STOPPED = "the run was stopped"
+LACKING = 3
+"""Replies without log-probabilities, at least, after which a server that never gave any counts as one without them."""
 
 
 class OpenAIServer(Answerer):
     """Asks a chat-completions server through the official client.
 
-    A try that fails in a passing way (no connection, timeout, HTTP 408, 409, 429, 5xx, a broken or empty reply) is made
-    again, later each time. A question that the server refuses (HTTP 400, 413, 422 ...) fails alone. A refused key, an
-    unknown model or address and a server that is gone stop the run.
+    A try that fails in a passing way (no connection, timeout, HTTP 408, 409, 429, 5xx, a reply that is broken, empty or
+    without the log-probabilities that were asked for) is made again, later each time. A question that the server
+    refuses (HTTP 400, 413, 422 ...) fails alone. A refused key, an unknown model or address, a server that is gone and
+    one that has never given log-probabilities stop the run.
 
     Args:
         model: its name on the server.
@@ -101,7 +104,8 @@ class OpenAIServer(Answerer):
         self.requests, self.failures = 0, Counter[str]()
         self._closed, self._lock = threading.Event(), threading.Lock()
         self._client: OpenAI | None = None
-        self._told_of_shrinking = False
+        self._told_of_shrinking = self._gave_logprobs = False
+        self._lacking = 0
         self.sleep = self._closed.wait
 
     def _check(self) -> None:
@@ -181,7 +185,26 @@ class OpenAIServer(Answerer):
             if client.is_closed():  # while it was asked
                 raise AnswerError(STOPPED, fatal=True) from None
             raise
-        return read_reply(reply.http_response.content, logprobs)
+        try:
+            found = read_reply(reply.http_response.content, logprobs)
+        except NoLogprobsError as error:
+            if self._never_gives_logprobs():
+                raise AnswerError(
+                    "the server gives no log-probabilities of tokens: judge by the text (decision=text, "
+                    "rerank=keep_drop)",
+                    fatal=True,
+                ) from error
+            raise
+        if found.tokens:
+            with self._lock:
+                self._gave_logprobs = True
+        return found
+
+    def _never_gives_logprobs(self) -> bool:
+        """Count a reply without them: as many as are asked for at once must lack them, before any has had them."""
+        with self._lock:
+            self._lacking += 1
+            return not self._gave_logprobs and self._lacking >= max(LACKING, self.concurrency)
 
     def _count(self, error: TransientError) -> None:
         with self._lock:
