@@ -16,18 +16,18 @@ from omegaconf.errors import OmegaConfBaseException
 
 from muvr_train.config_checks import asks_for_processes, check_sources, check_values
 from muvr_train.ending import debugging, reporting
-from muvr_train.errors import ConfigError
+from muvr_train.errors import ConfigError, shorten
 from muvr_train.launched import PREPARED, rank, silence_torch, world_size
 from muvr_train.preflight import runs
 from muvr_train.preflight.annotated import with_data
 from muvr_train.preflight.answerers import how_to_give
 from muvr_train.preflight.complete import complete_out, complete_run
 from muvr_train.preflight.compose import Composer, missing_keys, one_line
-from muvr_train.preflight.exported import with_weights_file
+from muvr_train.preflight.exported import weights_file
 from muvr_train.preflight.flags import parse_flags
-from muvr_train.preflight.overrides import sweep_values
+from muvr_train.preflight.overrides import single, sweep_values
 from muvr_train.preflight.questions import with_questions
-from muvr_train.preflight.quoting import quote_override, split_override
+from muvr_train.preflight.quoting import quote_override, quote_value, split_override
 from muvr_train.preflight.values import OWN_MODEL_RULES, RULES
 
 
@@ -192,15 +192,36 @@ def _takes_list(composer: Composer, override: Override, listed: str) -> bool:
 
 
 def _inherit(composer: Composer, typed: list[str]) -> list[str]:
-    """Evaluate a checkpoint on the data of its own run unless `typed` names other data."""
-    typed = with_weights_file(typed, _typed_value(typed, "ckpt_path", composer))
-    value = _typed_value(typed, "ckpt_path", composer)
-    if value is None or not Path(value).is_file():
+    """Evaluate a checkpoint on the data of its own run unless `typed` names other data; in a sweep, all on the same.
+
+    Raises:
+        ConfigError: those of a sweep were trained on different data.
+    """
+    given = [text for text in typed if split_override(text)[1] == "ckpt_path"]
+    overrides = composer.parse(given)
+    if not overrides or not (overrides[-1].is_discrete_sweep() or isinstance(overrides[-1].value(), str)):
         return typed
-    choices = runs.inherited_choices(Path(value), typed)
+    each = [single(overrides[-1], value) for value in sweep_values(overrides[-1])]
+    files = [weights_file(Path(str(one.value()))) for one in composer.parse(each)]
+    if not all(file.is_file() for file in files):
+        return typed
+    kept = [_kept(composer, file, typed) for file in files]
+    for file, settings in zip(files, kept, strict=True):
+        if settings != kept[0]:
+            unlike = [text for text in (*kept[0], *settings) if (text in kept[0]) != (text in settings)]
+            raise ConfigError(
+                f"ckpt_path: {files[0]} and {file} were trained on different data or splits ({shorten(unlike, 6)}): "
+                "evaluate them one by one, or name the data (data=...)"
+            )
+    if kept[0]:
+        sys.stderr.write(f"settings of the checkpoint's run are kept: {' '.join(kept[0])}\n")
+    rest = [text for text in typed if text not in given]
+    return [*kept[0], *rest, f"ckpt_path={','.join(quote_value(str(file)) for file in files)}"]
+
+
+def _kept(composer: Composer, file: Path, typed: list[str]) -> list[str]:
+    """The settings of a checkpoint's run that hold in its evaluation."""
+    choices = runs.inherited_choices(file, typed)
     keys = {split_override(text)[1] for text in typed}
-    values = runs.inherited_values(Path(value), composer.compose(choices), choices)
-    values = [text for text in values if split_override(text)[1] not in keys]
-    if choices:
-        sys.stderr.write(f"settings of the checkpoint's run are kept: {' '.join([*choices, *values])}\n")
-    return [*choices, *values, *typed]
+    values = runs.inherited_values(file, composer.compose(choices), choices)
+    return [*choices, *(text for text in values if split_override(text)[1] not in keys)]

@@ -146,4 +146,7 @@ def test_a_folds_checkpoint_is_never_scored_on_its_own_training_topics(tmp_path:
     checkpoint = f"ckpt_path={tmp_path / 'checkpoints' / 'one' / 'best.ckpt'}"
     other = place.call("evaluate.py", checkpoint, *place.data)
     assert other.returncode == 2
-    assert "benchmark.folds=None, but the checkpoint was trained with 3" in other.stderr
+    assert "benchmark.folds=None, benchmark.fold=None, but the checkpoint was trained with" in other.stderr
+    advice = "benchmark.folds=3 benchmark.fold=2"
+    assert f"Pass {advice}, or benchmark.split=all" in other.stderr
+    place.call("evaluate.py", checkpoint, *place.data, *advice.split(), "out=advised").check_returncode()

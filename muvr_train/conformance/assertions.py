@@ -56,6 +56,12 @@ class Subject:
             f"{abs(old - new):.2g} where {tolerance:g} is allowed ({differ} of {excess.numel()} scores differ)",
         )
 
+    def require_alike(self, evaluated: Tensor, trained: Tensor) -> None:
+        """Scores of both modes must go up together; they need not be equal (a binarization is soft in training)."""
+        pairs = torch.stack([evaluated.flatten(), trained.flatten()])
+        alike = float(torch.corrcoef(pairs[:, torch.isfinite(pairs).all(dim=0)])[0, 1])
+        self.require(not alike < 0, f"scores go the other way than in eval mode, with a correlation of {alike:.2f}")
+
     def require_reached(self, tensors: Sequence[Tensor], problem: str) -> None:
         """After backward(): the gradients of tensors must be finite, and some entry of some of them must not be 0."""
         found = [tensor.grad for tensor in tensors if tensor.grad is not None]

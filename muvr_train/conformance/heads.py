@@ -35,9 +35,9 @@ def check_fusion_head(
     """Check that a fusion head keeps its promises, with random queries of all combinations of parts.
 
     Scores must be float32 [Q, N] and finite; equal to 1e-5 whatever else is in the batch, in any order, padding and
-    pieces, also in train mode (with nn.Dropout off); there the same for queries without text and tags; independent of
-    masked vectors, of the values of absent parts, NaN included, of query ids, and of a blank database video; the same
-    each time in eval mode; restored by a state dict.
+    pieces, also in train mode (with nn.Dropout off); there they go the same way; independent of masked vectors, of the
+    values of absent parts, NaN included, of query ids, and of a blank database video; the same each time in eval mode;
+    restored by a state dict.
     Gradients must be finite, also with a blank video, and from moved parameters on reach each of them (where the store
     has texts), the tokens of both sides, and the network and the text part where the head asks them.
 

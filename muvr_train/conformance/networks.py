@@ -31,11 +31,11 @@ def check_network(
 
     Scores must be float32 [Q, N], finite and inside `range`, -inf for a video without a real frame; equal to 1e-5
     whatever else is in the batch, in any order, padding and pieces, also in train mode (with nn.Dropout off) where the
-    network calls itself divisible, and the same there; independent of masked vectors; the same each time in eval mode;
-    restored by a state dict. `Tokens.weight` of 1 must change nothing and other weights something, `pair_similarity` be
-    the diagonal, extras and `similarity_map` have their shapes. Gradients must be finite, also with a blank video, and
-    from moved parameters on reach each of them and the tokens of both sides. Extra maps are given where
-    `network.extra_maps` is above 0.
+    network calls itself divisible; going the same way there; independent of masked vectors; the same each time in eval
+    mode; restored by a state dict. `Tokens.weight` of 1 must change nothing and other weights something,
+    `pair_similarity` be the diagonal, extras and `similarity_map` have their shapes. Gradients must be finite, also
+    with a blank video, and from moved parameters on reach each of them and the tokens of both sides. Extra maps are
+    given where `network.extra_maps` is above 0.
 
     Args:
         network: a class or function that is called with `dim=` and `regions=`, or one network.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from muvr_train.errors import ConfigError
-from muvr_train.preflight.quoting import quote_value, split_override
 
 BEST = "best.ckpt"
 MODEL, CONFIG = "model.safetensors", "config.json"
@@ -45,14 +44,6 @@ def refuse_overwriting(out: Path, overwrite: bool) -> None:
         raise ConfigError(f"out={out}: a file of this name is there; name a folder")
     if out.is_dir() and any(out.iterdir()) and not overwrite:
         raise ConfigError(f"out={out}: the folder is not empty. Name another one, or add overwrite=true")
-
-
-def with_weights_file(typed: list[str], value: str | None) -> list[str]:
-    """Settings in which `ckpt_path`, typed as `value`, names the file of weights."""
-    if value is None or (file := weights_file(Path(value))) == Path(value):
-        return typed
-    rest = [text for text in typed if split_override(text)[1] != "ckpt_path"]
-    return [*rest, f"ckpt_path={quote_value(str(file))}"]
 
 
 def record_of(checkpoint: Path) -> dict[str, Any]:

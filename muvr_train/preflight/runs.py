@@ -21,6 +21,9 @@ from muvr_train.preflight.resume import check_resumed, leaves, read_settings
 from muvr_train.preflight.unread import TRAINING
 
 INHERITED = ("data", "encoder", "benchmark")
+SPLIT = ("split_source", "folds", "fold")
+"""Settings of a benchmark that say how its queries are split, and their usual values."""
+USUAL = (None, "topic")
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,10 @@ def inherited_choices(checkpoint: Path, typed: list[str]) -> list[str]:
 
 
 def inherited_values(checkpoint: Path, composed: DictConfig, choices: list[str]) -> list[str]:
-    """Give the settings in which the run's saved config differs from `composed` inside the inherited groups."""
+    """Give the settings in which the run's saved config differs from `composed` inside the inherited groups.
+
+    How the run's data were split stays, too, where another benchmark is evaluated on them.
+    """
     record, settings = checkpoint.parent / ".hydra" / "config.yaml", record_of(checkpoint).get("settings")
     if not choices or not (settings or record.is_file()):
         return []
@@ -179,6 +185,9 @@ def inherited_values(checkpoint: Path, composed: DictConfig, choices: list[str])
     for key, value in (pair for group in groups for pair in _leaves(saved.get(group), f"{group}.")):
         if _is_inherited(key) and OmegaConf.select(composed, key, default=missing) != value:
             result.append(f"++{key}={grammar_text(value)}")
+    if "benchmark" not in groups and saved.get("benchmark"):
+        split = {key: saved.benchmark.get(key) for key in SPLIT}
+        result += [f"++benchmark.{key}={grammar_text(value)}" for key, value in split.items() if value not in USUAL]
     return result
 
 

@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 
 from muvr_train.benchmarks.leakage import HELD_OUT
 from muvr_train.errors import ConfigError, shorten
+from muvr_train.preflight.runs import grammar_text
 from muvr_train.runner.calibrate import try_calibration
 from muvr_train.runner.classes import plain
 from muvr_train.runner.data import Data, open_data, query_names
@@ -112,12 +113,14 @@ def check_origin(cfg: DictConfig, recipe: dict[str, Any], data: Data) -> None:
             "benchmark.split_source": (cfg.benchmark.split_source, recipe["benchmark"]["split_source"]),
             **{f"benchmark.{key}": (cfg.benchmark.get(key), recipe["benchmark"].get(key)) for key in ("folds", "fold")},
         }
-        for key, (given, trained) in pairs.items():
-            if given != trained and cfg.benchmark.split != "all":
-                raise ConfigError(
-                    f"{key}={given}, but the checkpoint was trained with {trained}: its training topics would be "
-                    f"scored as held-out ones. Pass {key}={str(trained).replace(' ', '')}, or benchmark.split=all"
-                )
+        unlike = {key: (given, trained) for key, (given, trained) in pairs.items() if given != trained}
+        if unlike and cfg.benchmark.split != "all":
+            now_is = ", ".join(f"{key}={given}" for key, (given, _) in unlike.items())
+            was = " ".join(f"{key}={grammar_text(trained)}" for key, (_, trained) in unlike.items())
+            raise ConfigError(
+                f"{now_is}, but the checkpoint was trained with {was}: its training topics would be scored as held-out "
+                f"ones. Pass {was}, or benchmark.split=all"
+            )
     check_encoder("checkpoint", recipe, data)
 
 

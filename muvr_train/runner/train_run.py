@@ -141,7 +141,6 @@ def run_trainer(
         build_loss(cfg),
         -(-total // cfg.trainer.accumulate),
         **plain(cfg.optimizer),
-        accumulate=cfg.trainer.accumulate,
         recipe=recipe,
         group=here.group,
         teacher=taught.teacher if taught else None,

@@ -23,11 +23,16 @@ def refuse_other_run(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     if then.get("ema") != now.get("ema"):
         given = "null" if then.get("ema") is None else then["ema"]
         raise ConfigError(f"trainer.ema={now.get('ema')}: the run was begun with another, give trainer.ema={given}")
-    if then.get("teacher") != now.get("teacher"):
+    if _digest(then.get("teacher")) != _digest(now.get("teacher")):
         raise ConfigError(
             f"teacher: the run was begun with {then.get('teacher')}, and would go on with {now.get('teacher')}. Give "
             "the former as teacher=... (teacher=null where there was none)"
         )
+
+
+def _digest(teacher: Mapping[str, Any] | None) -> str | None:
+    """What tells teachers apart, wherever their files lie."""
+    return None if teacher is None else teacher.get("sha256")
 
 
 def refuse_other_weights(saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:

@@ -44,7 +44,6 @@ class RetrievalModule(pl.LightningModule):
         betas: of AdamW.
         warmup_steps: optimiser steps of linear warm-up (at most a tenth of the run).
         min_lr_ratio: where the cosine ends, relative to `lr`.
-        accumulate: batches of one optimiser step; a run that goes on under another number of them needs it.
         lr_ratios: learning rates of some parameters relative to `lr`, by a piece of their name; 0 freezes them.
         recipe: plain data stored in the checkpoint, from which the model can be built again.
         group: the processes that share each batch; any number of them gives the same gradient.
@@ -62,7 +61,6 @@ class RetrievalModule(pl.LightningModule):
         warmup_steps: int = 1000,
         min_lr_ratio: float = 0.1,
         lr_ratios: Mapping[str, float] | None = None,
-        accumulate: int = 1,
         recipe: dict[str, Any] | None = None,
         group: Group = SINGLE,
         teacher: Teacher | None = None,
@@ -71,7 +69,7 @@ class RetrievalModule(pl.LightningModule):
         self.retriever, self.loss, self.group, self.teacher = retriever, loss, group, teacher
         self.total_steps, self.lr, self.weight_decay, self.betas = total_steps, lr, weight_decay, (betas[0], betas[1])
         self.warmup_steps, self.min_lr_ratio = min(warmup_steps, total_steps // 10), min_lr_ratio
-        self.lr_ratios, self.accumulate = dict(lr_ratios or {}), accumulate
+        self.lr_ratios = dict(lr_ratios or {})
         self.recipe = recipe or {}
         self.last_logged: dict[str, float] = {}
         self.anchor = Anchor() if group.size > 1 else None
@@ -186,9 +184,10 @@ class RetrievalModule(pl.LightningModule):
         """
         self.refuse_other(checkpoint)
         (optimizer,), (schedule,) = checkpoint["optimizer_states"], checkpoint["lr_schedulers"]
-        schedule["last_epoch"] = place = place_in_schedule(checkpoint, self.accumulate)
+        if self._trainer is not None:
+            schedule["last_epoch"] = place_in_schedule(checkpoint, self._trainer.accumulate_grad_batches)
         take_settings(optimizer, schedule, self._optimizer().param_groups, self._lr_factor)
-        if place < self.total_steps:
+        if schedule["last_epoch"] < self.total_steps:
             checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["is_last_batch"] = False
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

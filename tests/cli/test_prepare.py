@@ -296,6 +296,30 @@ def test_the_checkpoint_of_every_experiment_can_be_evaluated(experiment: str, ch
         assert all(OmegaConf.select(cfg, key) != value for key, value in TRAINED.items())
 
 
+def test_a_sweep_over_checkpoints_keeps_the_data_of_their_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a ü", "b"):
+        folder = save_run(name, ["experiment=s2vs_evaclip", "data.size=tiny"])
+        (folder / "best.ckpt").touch()
+    save_run("other", ["experiment=s2vs_evaclip", "data.fractions=[0.25,0.25,0.5]"])
+    capsys.readouterr()
+    swept = "ckpt_path='checkpoints/a ü/last.ckpt',checkpoints/b,checkpoints/b/last.ckpt"
+    texts = cli.prepare(["-m", swept], "evaluate")
+    assert "++data.size='tiny'" in texts
+    assert "ckpt_path='checkpoints/a ü/last.ckpt','checkpoints/b/best.ckpt','checkpoints/b/last.ckpt'" in texts
+    assert capsys.readouterr().err.count("settings of the checkpoint's run are kept") == 1
+    unlike = ["-m", "ckpt_path='checkpoints/a ü/last.ckpt',checkpoints/other/last.ckpt"]
+    with pytest.raises(ConfigError, match=r"a ü/last.ckpt and checkpoints/other/last.ckpt .*data.size.*data.fractions"):
+        cli.prepare(unlike, "evaluate")
+    assert "data=demo" in cli.prepare([*unlike, "data=demo"], "evaluate")
+
+
+@pytest.mark.parametrize("benchmark", [[], ["benchmark=muvr_filter"], ["benchmark=muvr_base", "benchmark.ks=[3]"]])
+def test_the_checkpoint_of_a_fold_brings_its_fold_along(benchmark: list[str]) -> None:
+    save_run("a", ["experiment=s2vs_evaclip", "benchmark.folds=3", "benchmark.fold=1"])
+    cfg = composed(["ckpt_path=checkpoints/a/last.ckpt", *benchmark], "evaluate")
+    assert (cfg.benchmark.folds, cfg.benchmark.fold, cfg.benchmark.split_source) == (3, 1, "topic")
+
+
 def results_of(folder: Path, **meta: Any) -> None:
     folder.mkdir()
     (folder / "results.json").write_text(json.dumps({"meta": meta}))

@@ -158,7 +158,7 @@ HEADS = [
     (BatchNormTrain, "in train mode: depends on which other queries are in the batch"),
     (TrainMissing, "in train mode: a missing (video|text) has a vote"),
     (TrainNoise, "in train mode: is random even without dropout"),
-    (TrainNegative, "in train mode: scores a query without text and tags otherwise than in eval mode"),
+    (TrainNegative, "in train mode: scores go the other way than in eval mode, with a correlation of -"),
     (UsesIds, "depends on the ids of the queries"),
     (Negative, "higher must be more similar"),
     (Constant, "higher must be more similar"),
@@ -247,7 +247,7 @@ class ZeroMap(Chamfer):
 
 
 NETWORKS = [
-    (TrainNegativeNetwork, "in train mode: scores otherwise than in eval mode"),
+    (TrainNegativeNetwork, "in train mode: scores go the other way than in eval mode, with a correlation of -1.00"),
     (TrainMeanNetwork, "in train mode: depends on which other queries are in the batch"),
     (DetachIndex, "detached"),
     (NegativeNetwork, "higher must be more similar"),

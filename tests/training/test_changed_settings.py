@@ -20,6 +20,7 @@ from muvr_train.losses.sigmoid import SigmoidLoss
 from muvr_train.preflight.compose import Composer
 from muvr_train.preflight.runs import saved_overrides
 from muvr_train.runner.folder import claim_folder, find_resume, keep_settings
+from muvr_train.training.continuing import refuse_other_run
 from muvr_train.training.loggers import CsvLogger
 from muvr_train.training.module import RetrievalModule
 from muvr_train.training.progress import Progress
@@ -133,7 +134,7 @@ def test_steps_of_another_size_go_on_at_their_place(
     cut: Path, tmp_path: Path, accumulate: int, places: list[int]
 ) -> None:
     """Three of six batches are done in steps of one; the last step of a run may have fewer batches."""
-    module = make_module(-(-STEPS // accumulate), **BEGUN, accumulate=accumulate)
+    module = make_module(-(-STEPS // accumulate), **BEGUN)
     used = run(module, tmp_path / "rest.ckpt", resume=cut, accumulate=accumulate)
     rates = [groups[0]["lr"] for groups in used.groups]
     assert rates == pytest.approx([0.01 * module._lr_factor(place) for place in places])
@@ -214,6 +215,14 @@ def test_weights_that_do_not_fit_are_one_line(cut: Path, tmp_path: Path) -> None
     saved["state_dict"]["retriever.network.extra"] = torch.zeros(2)
     with pytest.raises(DataError, match=r"holds retriever\.network\.extra besides"):
         make_module(STEPS, **BEGUN).on_load_checkpoint(saved)
+
+
+def test_a_teacher_is_known_by_its_weights() -> None:
+    teacher = {"run": "fine", "sha256": "a" * 64}
+    refuse_other_run({"teacher": teacher}, {"teacher": {**teacher, "run": "renamed"}})
+    for other in ({"run": "fine", "sha256": "b" * 64}, None):
+        with pytest.raises(ConfigError, match="teacher: the run was begun with"):
+            refuse_other_run({"teacher": teacher}, {"teacher": other})
 
 
 @pytest.fixture
